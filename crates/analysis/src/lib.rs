@@ -1,0 +1,1 @@
+//! Packet accounting, statistics, claims, tables, figures and the report, from recorded files alone.

@@ -1,0 +1,1 @@
+//! HTTP protocol machines, client drivers and the origin, free of I/O.

@@ -1,0 +1,26 @@
+//! What every other crate of Fathometer speaks in: units, instants, seeds, the site under
+//! measurement, and the records that a run leaves behind.
+//!
+//! Nothing here does I/O, reads a clock or knows a protocol. Types carry their unit; a bare
+//! number never means bytes in one place and bits in another.
+//!
+//! - [`units`]: [`Bytes`], [`Bandwidth`], [`Probability`]
+//! - [`time`]: [`Instant`], nanoseconds since a run's origin
+//! - [`seed`]: [`Seed`], named streams and counter-based draws
+//! - [`site`]: [`Site`], [`File`], [`Page`]
+//! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
+
+pub mod record;
+pub mod seed;
+pub mod site;
+pub mod time;
+pub mod units;
+
+pub use record::{
+    CellKey, CloseReason, ConnectionRecord, DirectionCertificate, ExchangeRecord, Failure, Outcome,
+    PathCertificate, ReplicateRecord, Validity,
+};
+pub use seed::Seed;
+pub use site::{ContentCoding, File, FileId, Page, Site};
+pub use time::Instant;
+pub use units::{Bandwidth, Bytes, Probability};

@@ -1,0 +1,230 @@
+//! What a run stores. Every record is one JSON object on one line (`*.ndjson`), which pandas
+//! (`read_json(lines=True)`) and DuckDB (`read_ndjson`) open directly.
+//!
+//! Times are [`Instant`]s: nanoseconds since the origin of the replicate, which its capture file
+//! states in wall-clock time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, Instant};
+
+/// One request and its response, as the client saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExchangeRecord {
+    /// Counts exchanges of this replicate from 0 in the order they were planned.
+    pub exchange: u32,
+    /// The connection it went over; [`ConnectionRecord::connection`].
+    pub connection: u32,
+    /// The request method.
+    pub method: String,
+    /// The request target.
+    pub target: String,
+    /// When the client first wanted this file.
+    pub planned: Instant,
+    /// When the first byte of the request was handed to the transport.
+    pub sent: Option<Instant>,
+    /// When the first byte of the response was read.
+    pub first_byte: Option<Instant>,
+    /// When the last byte of the response was read.
+    pub last_byte: Option<Instant>,
+    /// Request line, header fields and the blank line.
+    pub request_head: Bytes,
+    /// Request content with its transfer coding.
+    pub request_body: Bytes,
+    /// Status line, header fields and the blank line, interim responses included.
+    pub response_head: Bytes,
+    /// Response content as transferred: transfer coding and content coding included.
+    pub response_body: Bytes,
+    /// Status code of the final response.
+    pub status: Option<u16>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome", content = "failure")]
+pub enum Outcome {
+    /// The whole response arrived.
+    Complete,
+    /// It did not.
+    Failed(Failure),
+    /// It was given up and asked again on another connection, because the connection ended before
+    /// any part of the response arrived.
+    Retried(Failure),
+}
+
+/// Why an exchange or a connection failed. The peer's fault and our own are kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failure {
+    /// Nobody listens there, or the network said so.
+    Refused,
+    /// The peer reset the connection: what it had sent and the client had not read is lost.
+    Reset,
+    /// The peer closed the connection before this response began.
+    ClosedEarly,
+    /// The connection ended inside this response.
+    Truncated,
+    /// The response broke HTTP's syntax or framing.
+    BadResponse,
+    /// The response went past a limit of this client (header size, body size).
+    TooLarge,
+    /// A time limit of this client passed.
+    TimedOut,
+    /// Not the peer's doing: this client gave up for reasons of its own.
+    LocalAbort,
+    /// Not the peer's doing: the local system refused (ports, descriptors, memory).
+    LocalLimit,
+}
+
+impl Failure {
+    /// Whether the peer is to blame, rather than this client or its system.
+    pub const fn is_peers_fault(self) -> bool {
+        !matches!(self, Failure::LocalAbort | Failure::LocalLimit)
+    }
+}
+
+/// One transport connection, as the client saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionRecord {
+    /// Counts connections of this replicate from 0 in the order they were opened.
+    pub connection: u32,
+    /// When the client asked for it.
+    pub opened: Instant,
+    /// When it was established.
+    pub established: Option<Instant>,
+    /// When the client was done with it.
+    pub closed: Option<Instant>,
+    /// Exchanges completed on it.
+    pub exchanges: u32,
+    /// Bytes handed to the transport.
+    pub sent: Bytes,
+    /// Bytes read from the transport.
+    pub received: Bytes,
+    /// Why it ended.
+    pub close: CloseReason,
+}
+
+/// Why a connection ended. Every close has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "reason", content = "failure")]
+pub enum CloseReason {
+    /// The client had nothing more to ask.
+    Finished,
+    /// The server said `Connection: close` (or is HTTP/1.0 without keep-alive) and closed.
+    ServerAsked,
+    /// The server closed an idle persistent connection.
+    ServerIdle,
+    /// The server closed while it owed responses.
+    ServerEarly,
+    /// It failed.
+    Failed(Failure),
+    /// Still open when the replicate ended.
+    Open,
+}
+
+/// The levels of the factors that make a cell: `policy`, `visit`, `path`, `era`, `server` and
+/// whatever else the study varies, each a word.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CellKey(pub BTreeMap<String, String>);
+
+impl CellKey {
+    /// The level of a factor; `None` when the study has no such factor.
+    pub fn level(&self, factor: &str) -> Option<&str> {
+        self.0.get(factor).map(String::as_str)
+    }
+}
+
+/// `era=1997 path=ppp policy=h1.1`: factors in alphabetical order.
+impl fmt::Display for CellKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (factor, level)) in self.0.iter().enumerate() {
+            let space = if n == 0 { "" } else { " " };
+            write!(f, "{space}{factor}={level}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a measurement may be believed, and if not, why not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Validity {
+    /// Every reason against it, each a sentence with its figure and its limit. Empty: valid.
+    pub reasons: Vec<String>,
+}
+
+impl Validity {
+    /// Whether nothing speaks against it.
+    pub fn is_valid(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// Notes a reason against it.
+    pub fn invalidate(&mut self, reason: impl Into<String>) {
+        self.reasons.push(reason.into());
+    }
+}
+
+/// What the path did to one direction of a replicate, and how exactly.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectionCertificate {
+    /// Packets that entered.
+    pub packets_in: u64,
+    /// Packets that were delivered, duplicates included.
+    pub packets_out: u64,
+    /// Octets of IP packets that entered.
+    pub bytes_in: Bytes,
+    /// Octets of IP packets that were delivered.
+    pub bytes_out: Bytes,
+    /// Packets dropped because the experiment asked for it, by cause (`queue-full`, `loss`,
+    /// `drop-list`, `codel`).
+    pub drops: BTreeMap<String, u64>,
+    /// Packets lost that nobody asked to lose (a full device ring, a refused write).
+    pub unasked_drops: u64,
+    /// Median lateness of a delivery: actual minus scheduled, in nanoseconds.
+    pub lateness_p50_ns: u64,
+    /// Its 99th percentile.
+    pub lateness_p99_ns: u64,
+    /// Its maximum.
+    pub lateness_max_ns: u64,
+}
+
+/// The proof of the path's exactness in one replicate.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathCertificate {
+    /// From the client to the server.
+    pub up: DirectionCertificate,
+    /// From the server to the client.
+    pub down: DirectionCertificate,
+}
+
+/// One repetition of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplicateRecord {
+    /// The study's block that asked for this cell (`main`, `nagle`, `flush` …).
+    pub block: String,
+    /// Which cell.
+    pub cell: CellKey,
+    /// Which repetition, from 0.
+    pub replicate: u32,
+    /// The seed its random decisions came from.
+    pub seed: u64,
+    /// Place in the order of execution, from 0.
+    pub order: u32,
+    /// Start, in seconds since the Unix epoch.
+    pub started: f64,
+    /// What was measured, by name; the unit is the suffix (`elapsed_s`, `packets`,
+    /// `payload_bytes`, `overhead_pct`). A metric that could not be measured is absent.
+    pub metrics: BTreeMap<String, f64>,
+    /// The path's certificate.
+    pub path: PathCertificate,
+    /// Whether the figures may be believed.
+    pub validity: Validity,
+    /// Where its exchanges and its capture are, relative to the run's folder.
+    pub folder: String,
+}

@@ -1,0 +1,1 @@
+//! The network path as a machine: serialisation, propagation, queues, impairments, profiles.

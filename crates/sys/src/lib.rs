@@ -1,0 +1,1 @@
+//! All that is Linux: namespaces, TUN devices, sockets, clocks, capture files.

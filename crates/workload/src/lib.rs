@@ -1,0 +1,1 @@
+//! Workloads: the Microscape site and content synthesis.
