@@ -1,0 +1,1 @@
+//! The client side of one HTTP/1.x connection.

@@ -1,0 +1,1 @@
+//! The server side of one HTTP/1.x connection.

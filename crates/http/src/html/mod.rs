@@ -1,0 +1,1 @@
+//! Finding references in HTML.
