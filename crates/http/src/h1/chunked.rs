@@ -1,0 +1,451 @@
+//! The chunked transfer coding (RFC 9112 section 7.1), both ways, over caller-owned buffers.
+//!
+//! Chunk extensions and trailer fields are checked, bounded and skipped: nothing here uses them.
+
+use super::fields::{Strictness, is_token_byte};
+
+/// What a sender may spend on framing before it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkedLimits {
+    /// Octets of chunk extensions in one message, all chunks together. (A bound per chunk would
+    /// let a sender of one-byte chunks spend that bound on every byte.)
+    pub extensions: u32,
+    /// Octets of the trailer section.
+    pub trailers: u32,
+}
+
+impl Default for ChunkedLimits {
+    fn default() -> ChunkedLimits {
+        ChunkedLimits {
+            extensions: 16 * 1024,
+            trailers: 16 * 1024,
+        }
+    }
+}
+
+/// Why a chunked body is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum ChunkedError {
+    /// A chunk size that is no hexadecimal number.
+    #[error("a chunk size is not a hexadecimal number")]
+    BadSize,
+    /// A chunk size of more than sixteen digits.
+    #[error("a chunk size has more than sixteen digits")]
+    SizeTooLong,
+    /// A line that does not end in CRLF.
+    #[error("a line of the chunked coding does not end in CR LF")]
+    BadLineEnd,
+    /// Chunk data that is not followed by CRLF: it is longer than its size says.
+    #[error("the data of a chunk are longer than its size")]
+    DataTooLong,
+    /// A control character in a chunk extension.
+    #[error("a chunk extension holds a control character")]
+    BadExtension,
+    /// Past [`ChunkedLimits::extensions`].
+    #[error("chunk extensions are too long")]
+    ExtensionsTooLong,
+    /// A trailer line that is no field line.
+    #[error("a trailer line is not a field line")]
+    BadTrailer,
+    /// Past [`ChunkedLimits::trailers`].
+    #[error("trailers are too long")]
+    TrailersTooLong,
+}
+
+/// Takes the chunked coding off a body, in pieces of any size.
+#[derive(Debug, Clone)]
+pub struct ChunkedDecoder {
+    state: State,
+    /// Octets left of this chunk, or the size read so far.
+    remaining: u64,
+    extensions_left: u32,
+    trailers_left: u32,
+    strictness: Strictness,
+}
+
+/// Where the decoder stands; the name says what the next octet belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Size { digits: u8 },
+    SpaceAfterSize,
+    Extension,
+    SizeLineFeed,
+    Data,
+    DataCarriageReturn,
+    DataLineFeed,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLineFeed,
+    LastLineFeed,
+    Done,
+    Failed(ChunkedError),
+}
+
+/// What one call of [`ChunkedDecoder::decode`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// Octets of the input that are dealt with, `data` included.
+    pub consumed: usize,
+    /// Octets of the body; empty when the input held framing alone.
+    pub data: &'a [u8],
+}
+
+impl ChunkedDecoder {
+    /// A decoder at the start of a body.
+    pub fn new(strictness: Strictness, limits: ChunkedLimits) -> ChunkedDecoder {
+        ChunkedDecoder {
+            state: State::Size { digits: 0 },
+            remaining: 0,
+            extensions_left: limits.extensions,
+            trailers_left: limits.trailers,
+            strictness,
+        }
+    }
+
+    /// Whether the last chunk and the trailer section are read. Nothing is consumed after that.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Reads framing up to the next piece of data, and that piece as far as it is there. Call again
+    /// with what is left until it is used up or [`is_done`](Self::is_done). An error is final.
+    pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, ChunkedError> {
+        let mut consumed = 0;
+        while consumed < input.len() && self.state != State::Done {
+            if self.state == State::Data {
+                let rest = &input[consumed..];
+                let length = usize::try_from(self.remaining)
+                    .unwrap_or(usize::MAX)
+                    .min(rest.len());
+                self.remaining -= length as u64;
+                if self.remaining == 0 {
+                    self.state = State::DataCarriageReturn;
+                }
+                return Ok(Decoded {
+                    consumed: consumed + length,
+                    data: &rest[..length],
+                });
+            }
+            match self.step(input[consumed]) {
+                Ok(state) => self.state = state,
+                Err(error) => {
+                    self.state = State::Failed(error);
+                    return Err(error);
+                }
+            }
+            consumed += 1;
+        }
+        Ok(Decoded {
+            consumed,
+            data: &[],
+        })
+    }
+
+    /// The state after one octet of framing.
+    fn step(&mut self, byte: u8) -> Result<State, ChunkedError> {
+        let lenient = self.strictness == Strictness::Lenient;
+        Ok(match (self.state, byte) {
+            (State::Size { digits }, _) if byte.is_ascii_hexdigit() => {
+                if digits == 16 {
+                    return Err(ChunkedError::SizeTooLong);
+                }
+                let digit = match byte {
+                    b'0'..=b'9' => byte - b'0',
+                    _ => (byte | 0x20) - b'a' + 10,
+                };
+                // Sixteen digits fill 64 bits and never overflow them.
+                self.remaining = self.remaining << 4 | u64::from(digit);
+                State::Size { digits: digits + 1 }
+            }
+            (State::Size { digits: 0 }, _) => return Err(ChunkedError::BadSize),
+            (State::Size { .. } | State::SpaceAfterSize | State::Extension, b'\r') => {
+                State::SizeLineFeed
+            }
+            (State::Size { .. } | State::SpaceAfterSize | State::Extension, b'\n') => {
+                return self.bare(lenient, |decoder| decoder.size_line_end());
+            }
+            (State::Size { .. } | State::SpaceAfterSize, b';') => State::Extension,
+            // Servers of the nineties padded their chunk sizes with spaces.
+            (State::Size { .. } | State::SpaceAfterSize, b' ' | b'\t') if lenient => {
+                self.spend_extension()?;
+                State::SpaceAfterSize
+            }
+            (State::Size { .. } | State::SpaceAfterSize, _) => return Err(ChunkedError::BadSize),
+            (State::Extension, _) => {
+                if byte < b' ' && byte != b'\t' || byte == 0x7f {
+                    return Err(ChunkedError::BadExtension);
+                }
+                self.spend_extension()?;
+                State::Extension
+            }
+            (State::SizeLineFeed, b'\n') => self.size_line_end(),
+            (State::DataCarriageReturn, b'\r') => State::DataLineFeed,
+            (State::DataCarriageReturn, b'\n') if lenient => State::Size { digits: 0 },
+            (State::DataCarriageReturn, _) => return Err(ChunkedError::DataTooLong),
+            (State::DataLineFeed, b'\n') => State::Size { digits: 0 },
+            (State::TrailerStart, b'\r') => State::LastLineFeed,
+            (State::TrailerStart, b'\n') => return self.bare(lenient, |_| State::Done),
+            (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => {
+                self.spend_trailer()?;
+                State::TrailerName
+            }
+            (State::TrailerName, b':') => {
+                self.spend_trailer()?;
+                State::TrailerValue
+            }
+            (State::TrailerStart | State::TrailerName, _) => {
+                return Err(ChunkedError::BadTrailer);
+            }
+            (State::TrailerValue, b'\r') => State::TrailerLineFeed,
+            (State::TrailerValue, b'\n') => return self.bare(lenient, |_| State::TrailerStart),
+            (State::TrailerValue, _) => {
+                if byte < b' ' && byte != b'\t' || byte == 0x7f {
+                    return Err(ChunkedError::BadTrailer);
+                }
+                self.spend_trailer()?;
+                State::TrailerValue
+            }
+            (State::TrailerLineFeed, b'\n') => State::TrailerStart,
+            (State::LastLineFeed, b'\n') => State::Done,
+            (
+                State::SizeLineFeed
+                | State::DataLineFeed
+                | State::TrailerLineFeed
+                | State::LastLineFeed,
+                _,
+            ) => return Err(ChunkedError::BadLineEnd),
+            (State::Failed(error), _) => return Err(error),
+            (State::Data | State::Done, _) => unreachable!("data and the end are no framing"),
+        })
+    }
+
+    fn bare(
+        &mut self,
+        lenient: bool,
+        next: impl FnOnce(&mut ChunkedDecoder) -> State,
+    ) -> Result<State, ChunkedError> {
+        if lenient {
+            Ok(next(self))
+        } else {
+            Err(ChunkedError::BadLineEnd)
+        }
+    }
+
+    fn size_line_end(&mut self) -> State {
+        if self.remaining == 0 {
+            State::TrailerStart
+        } else {
+            State::Data
+        }
+    }
+
+    fn spend_extension(&mut self) -> Result<(), ChunkedError> {
+        self.extensions_left = self
+            .extensions_left
+            .checked_sub(1)
+            .ok_or(ChunkedError::ExtensionsTooLong)?;
+        Ok(())
+    }
+
+    fn spend_trailer(&mut self) -> Result<(), ChunkedError> {
+        self.trailers_left = self
+            .trailers_left
+            .checked_sub(1)
+            .ok_or(ChunkedError::TrailersTooLong)?;
+        Ok(())
+    }
+}
+
+/// The line before the data of a chunk: its size and CRLF. Follow the data with [`CHUNK_END`].
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkHead {
+    line: [u8; 18],
+    start: u8,
+}
+
+impl ChunkHead {
+    /// The line for a chunk of `size` octets, `None` for zero, which would end the body.
+    pub fn new(size: u64) -> Option<ChunkHead> {
+        if size == 0 {
+            return None;
+        }
+        let mut line = *b"................\r\n";
+        let mut start = 16;
+        let mut rest = size;
+        while rest > 0 {
+            start -= 1;
+            line[start] = b"0123456789abcdef"[(rest & 15) as usize];
+            rest >>= 4;
+        }
+        Some(ChunkHead {
+            line,
+            start: start as u8,
+        })
+    }
+
+    /// Its octets.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.line[self.start as usize..]
+    }
+}
+
+/// What follows the data of a chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// The last chunk and an empty trailer section.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode(
+        decoder: &mut ChunkedDecoder,
+        mut input: &[u8],
+        body: &mut Vec<u8>,
+    ) -> Result<usize, ChunkedError> {
+        let whole = input.len();
+        while !input.is_empty() && !decoder.is_done() {
+            let decoded = decoder.decode(input)?;
+            body.extend_from_slice(decoded.data);
+            input = &input[decoded.consumed..];
+        }
+        Ok(whole - input.len())
+    }
+
+    fn strict(input: &[u8]) -> Result<(Vec<u8>, usize, bool), ChunkedError> {
+        run(input, Strictness::Strict)
+    }
+
+    fn run(input: &[u8], strictness: Strictness) -> Result<(Vec<u8>, usize, bool), ChunkedError> {
+        let mut decoder = ChunkedDecoder::new(strictness, ChunkedLimits::default());
+        let mut body = Vec::new();
+        let consumed = decode(&mut decoder, input, &mut body)?;
+        Ok((body, consumed, decoder.is_done()))
+    }
+
+    #[test]
+    fn chunks_extensions_and_trailers_are_taken_off() {
+        let coded = b"4;a=\"b\"\r\nWiki\r\n0006\r\npedia \r\n0\r\nX: y\r\nZ:\r\n\r\nGET";
+        let (body, consumed, done) = strict(coded).unwrap();
+        assert_eq!(body, b"Wikipedia ");
+        assert_eq!(consumed, coded.len() - 3);
+        assert!(done);
+    }
+
+    #[test]
+    fn tricks_with_sizes_and_line_ends_are_refused() {
+        let cases: [(&[u8], ChunkedError); 17] = [
+            (b"\r\n", ChunkedError::BadSize),
+            (b" 4\r\n", ChunkedError::BadSize),
+            (b"4 \r\n", ChunkedError::BadSize),
+            (b"4 ;a\r\n", ChunkedError::BadSize),
+            (b"0x4\r\n", ChunkedError::BadSize),
+            (b"+4\r\n", ChunkedError::BadSize),
+            (b"-1\r\n", ChunkedError::BadSize),
+            (b"4_0\r\n", ChunkedError::BadSize),
+            (b"00000000000000004\r\n", ChunkedError::SizeTooLong),
+            (b"4\nWiki\r\n", ChunkedError::BadLineEnd),
+            (b"4\rWiki\r\n", ChunkedError::BadLineEnd),
+            (b"4;a\nWiki\r\n", ChunkedError::BadLineEnd),
+            (b"4;\0\r\nWiki\r\n", ChunkedError::BadExtension),
+            (b"4\r\nWikiX\r\n", ChunkedError::DataTooLong),
+            (b"4\r\nWiki\n", ChunkedError::DataTooLong),
+            (b"0\r\n\n", ChunkedError::BadLineEnd),
+            (b"0\r\nno colon\r\n", ChunkedError::BadTrailer),
+        ];
+        for (coded, error) in cases {
+            assert_eq!(strict(coded), Err(error), "{coded:?}");
+        }
+    }
+
+    #[test]
+    fn a_lenient_decoder_takes_bare_line_feeds_and_padded_sizes() {
+        let (body, _, done) =
+            run(b"4  \r\nWiki\n2\nab\r\n0\nX: y\n\n", Strictness::Lenient).unwrap();
+        assert_eq!(body, b"Wikiab");
+        assert!(done);
+        let tricks: [&[u8]; 3] = [b" 4\r\n", b"4\rW", b"4\r\nWikiX"];
+        for coded in tricks {
+            assert!(run(coded, Strictness::Lenient).is_err(), "{coded:?}");
+        }
+    }
+
+    #[test]
+    fn extensions_and_trailers_are_bounded_over_the_whole_body() {
+        let limits = ChunkedLimits {
+            extensions: 5,
+            trailers: 5,
+        };
+        let outcome = |coded: &[u8]| {
+            let mut decoder = ChunkedDecoder::new(Strictness::Strict, limits);
+            decode(&mut decoder, coded, &mut Vec::new()).map(|_| decoder.is_done())
+        };
+        assert_eq!(outcome(b"1;abc\r\nx\r\n0;de\r\nA: b\r\n\r\n"), Ok(true));
+        assert_eq!(
+            outcome(b"1;abc\r\nx\r\n1;def\r\nx\r\n"),
+            Err(ChunkedError::ExtensionsTooLong)
+        );
+        assert_eq!(
+            outcome(b"0\r\nA:b\r\nC:d\r\n\r\n"),
+            Err(ChunkedError::TrailersTooLong)
+        );
+    }
+
+    #[test]
+    fn chunk_heads_are_plain_hexadecimal() {
+        assert_eq!(ChunkHead::new(255).unwrap().as_bytes(), b"ff\r\n");
+        assert_eq!(
+            ChunkHead::new(u64::MAX).unwrap().as_bytes(),
+            b"ffffffffffffffff\r\n"
+        );
+        assert!(ChunkHead::new(0).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded_at_any_split(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..30), 0..6),
+            cuts in prop::collection::vec(0usize..200, 0..10),
+        ) {
+            let mut coded = Vec::new();
+            for chunk in &chunks {
+                coded.extend_from_slice(ChunkHead::new(chunk.len() as u64).unwrap().as_bytes());
+                coded.extend_from_slice(chunk);
+                coded.extend_from_slice(CHUNK_END);
+            }
+            coded.extend_from_slice(LAST_CHUNK);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(coded.len())).collect();
+            cuts.sort_unstable();
+            cuts.push(coded.len());
+            let mut decoder = ChunkedDecoder::new(Strictness::Strict, ChunkedLimits::default());
+            let mut body = Vec::new();
+            let mut start = 0;
+            for cut in cuts {
+                let consumed = decode(&mut decoder, &coded[start..cut], &mut body).unwrap();
+                prop_assert_eq!(consumed, cut - start);
+                start = cut;
+            }
+            prop_assert!(decoder.is_done());
+            prop_assert_eq!(body, chunks.concat());
+        }
+
+        #[test]
+        fn any_bytes_are_judged_alike_at_any_split(
+            bytes in prop::collection::vec(prop::sample::select(&b"0123a;:\r\n \tX"[..]), 0..40),
+            cut in 0usize..40,
+        ) {
+            for strictness in [Strictness::Strict, Strictness::Lenient] {
+                let whole = run(&bytes, strictness);
+                let cut = cut.min(bytes.len());
+                let mut decoder = ChunkedDecoder::new(strictness, ChunkedLimits::default());
+                let mut body = Vec::new();
+                let split = decode(&mut decoder, &bytes[..cut], &mut body)
+                    .and_then(|first| Ok(first + decode(&mut decoder, &bytes[cut..], &mut body)?));
+                prop_assert_eq!(split.map(|consumed| (body, consumed, decoder.is_done())), whole);
+            }
+        }
+    }
+}

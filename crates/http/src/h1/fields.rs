@@ -1,0 +1,652 @@
+//! Heads of HTTP/1.x messages: where they end, their lines, their fields (RFC 9110 section 5,
+//! RFC 9112 sections 2.2 and 5).
+//!
+//! Nothing is copied and nothing is allocated: all results are slices of the caller's buffer. What
+//! a field *means* is left to the callers, except for the two that frame a body,
+//! [`Content-Length`](content_length) and [`Transfer-Encoding`](TransferCodings).
+//!
+//! ```
+//! use fathometer_http::h1::fields::{HeadEnd, Strictness, split_head};
+//!
+//! let bytes = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /next";
+//! let end = HeadEnd::new().find(bytes).unwrap();
+//! let (start_line, fields) = split_head(&bytes[..end], Strictness::Strict).unwrap();
+//! assert_eq!(start_line, b"GET / HTTP/1.1");
+//! let host = fields.map(|field| field.unwrap()).next().unwrap();
+//! assert_eq!((host.name, host.value), (&b"Host"[..], &b"a"[..]));
+//! ```
+
+use memchr::memchr;
+
+/// How much a recipient forgives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// What an origin does that must never see another message than the proxy in front of it:
+    /// lines end in CRLF, no line folding, no space before the colon, no control characters.
+    Strict,
+    /// What a client may do with a response (RFC 9112 sections 2.2, 5.1, 5.2): a bare LF ends a
+    /// line, a folded line belongs to the field before it, space before the colon is dropped, control
+    /// characters other than NUL and CR are kept.
+    Lenient,
+}
+
+/// Why a head is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum SyntaxError {
+    /// A line that ends in LF without CR.
+    #[error("a line ends in a bare line feed")]
+    BareLineFeed,
+    /// A CR that no LF follows.
+    #[error("a carriage return stands alone")]
+    BareCarriageReturn,
+    /// A field line that starts with space: obsolete folding, or space before the first field.
+    #[error("a field line starts with white space")]
+    FoldedLine,
+    /// A field line without a colon.
+    #[error("a field line has no colon")]
+    MissingColon,
+    /// Space between the field name and the colon.
+    #[error("white space stands before the colon of a field line")]
+    SpaceBeforeColon,
+    /// A field name that is empty or no token.
+    #[error("a field name is not a token")]
+    BadFieldName,
+    /// NUL or another control character in a field value.
+    #[error("a field value holds a control character")]
+    ControlInValue,
+    /// A Content-Length that is not one decimal number below 2^64.
+    #[error("a content length is not a decimal number")]
+    BadContentLength,
+    /// Content lengths that contradict each other.
+    #[error("content lengths contradict each other")]
+    ConflictingContentLength,
+    /// A Transfer-Encoding that is empty or no list of codings.
+    #[error("a transfer encoding is not a list of codings")]
+    BadTransferEncoding,
+    /// `chunked` stands before another coding or more than once.
+    #[error("the chunked coding is not applied once and last")]
+    ChunkedNotLast,
+    /// The head does not end in an empty line.
+    #[error("the head does not end in an empty line")]
+    Unterminated,
+}
+
+/// Finds the end of a head in bytes that arrive piece by piece, looking at every byte once.
+///
+/// Recognises an empty line whatever its line ends are, in both strictnesses, so that a head with
+/// bare line feeds is refused when it is complete and not waited for until a time-out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HeadEnd {
+    /// Every line feed before this place is known not to be followed by an empty line.
+    scanned: usize,
+}
+
+impl HeadEnd {
+    /// A finder at the start of a head.
+    pub const fn new() -> HeadEnd {
+        HeadEnd { scanned: 0 }
+    }
+
+    /// The length of the head including its empty line; `None` when more bytes are needed. `buffer`
+    /// must start with the bytes of the last call, more may follow. Bytes after the head are not
+    /// looked at. An empty line at the very start is not an end: see [`leading_line_end`].
+    pub fn find(&mut self, buffer: &[u8]) -> Option<usize> {
+        let mut at = self.scanned;
+        while let Some(found) = buffer.get(at..).and_then(|rest| memchr(b'\n', rest)) {
+            let line_feed = at + found;
+            match buffer[line_feed + 1..] {
+                [b'\n', ..] => return Some(line_feed + 2),
+                [b'\r', b'\n', ..] => return Some(line_feed + 3),
+                [] | [b'\r'] => {
+                    self.scanned = line_feed;
+                    return None;
+                }
+                _ => at = line_feed + 1,
+            }
+        }
+        self.scanned = buffer.len();
+        None
+    }
+}
+
+/// The length of an empty line at the start of `buffer`, which a recipient may skip before a start
+/// line (RFC 9112 section 2.2); 0 when there is none (yet). A bare LF counts in lenient mode alone.
+pub fn leading_line_end(buffer: &[u8], strictness: Strictness) -> usize {
+    match buffer {
+        [b'\r', b'\n', ..] => 2,
+        [b'\n', ..] if strictness == Strictness::Lenient => 1,
+        _ => 0,
+    }
+}
+
+/// Splits a whole head, its empty line included, into the start line (without its line end) and the
+/// field lines. The start line is checked for line ends alone.
+pub fn split_head(
+    head: &[u8],
+    strictness: Strictness,
+) -> Result<(&[u8], FieldLines<'_>), SyntaxError> {
+    let mut lines = FieldLines {
+        rest: head,
+        strictness,
+    };
+    let start_line = lines.line()?.ok_or(SyntaxError::Unterminated)?;
+    if memchr(b'\r', start_line).is_some() {
+        return Err(SyntaxError::BareCarriageReturn);
+    }
+    Ok((start_line, lines))
+}
+
+/// A field line, taken apart and checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The name, a token, as it was spelled.
+    pub name: &'a [u8],
+    /// The value without white space around it. In lenient mode a folded line keeps its line end,
+    /// which [`trim`] and [`list`] treat as white space.
+    pub value: &'a [u8],
+}
+
+impl Field<'_> {
+    /// Whether this field has that name, in any case.
+    pub fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name.as_bytes())
+    }
+}
+
+/// The field lines of a head, in order; ends at the empty line or at the first error.
+#[derive(Debug, Clone)]
+pub struct FieldLines<'a> {
+    rest: &'a [u8],
+    strictness: Strictness,
+}
+
+impl<'a> FieldLines<'a> {
+    /// Field lines alone, as in a trailer section: ends at an empty line or at the end of `lines`.
+    pub fn new(lines: &'a [u8], strictness: Strictness) -> FieldLines<'a> {
+        FieldLines {
+            rest: lines,
+            strictness,
+        }
+    }
+
+    /// Takes the next line off, without its line end; `None` when nothing is left.
+    fn line(&mut self) -> Result<Option<&'a [u8]>, SyntaxError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let line_feed = memchr(b'\n', self.rest).ok_or(SyntaxError::Unterminated)?;
+        let (line, rest) = (&self.rest[..line_feed], &self.rest[line_feed + 1..]);
+        self.rest = rest;
+        match (line.strip_suffix(b"\r"), self.strictness) {
+            (Some(line), _) => Ok(Some(line)),
+            (None, Strictness::Lenient) => Ok(Some(line)),
+            (None, Strictness::Strict) => Err(SyntaxError::BareLineFeed),
+        }
+    }
+
+    /// Takes off the next field line together with the lines folded onto it.
+    fn unfolded(&mut self) -> Result<Option<&'a [u8]>, SyntaxError> {
+        let all = self.rest;
+        let Some(first) = self.line()? else {
+            return Ok(None);
+        };
+        if first.is_empty() {
+            return Ok(None);
+        }
+        if is_blank(first[0]) {
+            return Err(SyntaxError::FoldedLine);
+        }
+        let mut end = first.len();
+        while self.rest.first().is_some_and(|&byte| is_blank(byte)) {
+            if self.strictness == Strictness::Strict {
+                return Err(SyntaxError::FoldedLine);
+            }
+            let start = all.len() - self.rest.len();
+            let line = self.line()?.unwrap_or_default();
+            end = start + line.len();
+        }
+        Ok(Some(&all[..end]))
+    }
+
+    fn field(&mut self) -> Result<Option<Field<'a>>, SyntaxError> {
+        let Some(line) = self.unfolded()? else {
+            return Ok(None);
+        };
+        let colon = memchr(b':', line).ok_or(SyntaxError::MissingColon)?;
+        let mut name = &line[..colon];
+        if name.last().is_some_and(|&byte| is_blank(byte)) {
+            if self.strictness == Strictness::Strict {
+                return Err(SyntaxError::SpaceBeforeColon);
+            }
+            name = name.trim_ascii_end();
+        }
+        if !is_token(name) {
+            return Err(SyntaxError::BadFieldName);
+        }
+        let value = trim(&line[colon + 1..]);
+        check_value(value, self.strictness)?;
+        Ok(Some(Field { name, value }))
+    }
+}
+
+impl<'a> Iterator for FieldLines<'a> {
+    type Item = Result<Field<'a>, SyntaxError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.field().transpose();
+        if !matches!(field, Some(Ok(_))) {
+            self.rest = &[];
+        }
+        field
+    }
+}
+
+/// Checks the characters of a field value (RFC 9110 section 5.5). Octets from 0x80 pass.
+pub fn check_value(value: &[u8], strictness: Strictness) -> Result<(), SyntaxError> {
+    if value.iter().all(|&byte| CLASS[byte as usize] & TEXT != 0) {
+        return Ok(());
+    }
+    for (place, &byte) in value.iter().enumerate() {
+        if CLASS[byte as usize] & TEXT != 0 {
+            continue;
+        }
+        let folded = |at: usize| value.get(at + 1).is_some_and(|&next| is_blank(next));
+        match (byte, strictness) {
+            (b'\r', Strictness::Lenient)
+                if value.get(place + 1) == Some(&b'\n') && folded(place + 1) => {}
+            (b'\n', Strictness::Lenient) if folded(place) => {}
+            (b'\r', _) => return Err(SyntaxError::BareCarriageReturn),
+            (0 | b'\n', _) | (_, Strictness::Strict) => return Err(SyntaxError::ControlInValue),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether these bytes are a token (RFC 9110 section 5.6.2): a method, a field name, a coding.
+pub fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
+}
+
+/// Whether this byte may stand in a token.
+pub fn is_token_byte(byte: u8) -> bool {
+    CLASS[byte as usize] & TOKEN != 0
+}
+
+/// Drops spaces, tabs and the line ends of folded lines from both ends. A carriage return that
+/// stands alone stays.
+pub fn trim(value: &[u8]) -> &[u8] {
+    // Not `trim_ascii`, which drops form feeds and bare carriage returns and would hide them.
+    let mut rest = value;
+    loop {
+        rest = match rest {
+            [b' ' | b'\t' | b'\n', after @ ..] | [b'\r', b'\n', after @ ..] => after,
+            [before @ .., b'\r', b'\n'] | [before @ .., b' ' | b'\t' | b'\n'] => before,
+            _ => return rest,
+        };
+    }
+}
+
+/// The elements of a comma-separated list (RFC 9110 section 5.6.1), trimmed; empty elements are
+/// skipped, commas within a quoted string do not separate.
+pub fn list(value: &[u8]) -> List<'_> {
+    List { rest: value }
+}
+
+/// Whether a list such as `Connection` has this token, in any case.
+pub fn list_has(value: &[u8], token: &str) -> bool {
+    list(value).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// Iterator of [`list`].
+#[derive(Debug, Clone)]
+pub struct List<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for List<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        while !self.rest.is_empty() {
+            let end = element_end(self.rest);
+            let element = trim(&self.rest[..end]);
+            self.rest = self.rest.get(end + 1..).unwrap_or_default();
+            if !element.is_empty() {
+                return Some(element);
+            }
+        }
+        None
+    }
+}
+
+fn element_end(bytes: &[u8]) -> usize {
+    let mut quoted = false;
+    let mut escaped = false;
+    for (place, &byte) in bytes.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' if !quoted => return place,
+            _ => {}
+        }
+    }
+    bytes.len()
+}
+
+/// What to do with a list of equal numbers where one number belongs (`Content-Length: 5, 5`, or two
+/// field lines of the same value), which RFC 9110 section 8.6 lets a recipient take for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeated {
+    /// Refuse it: equal or not, somebody in between may count differently.
+    Refuse,
+    /// Take equal ones for one.
+    AllowEqual,
+}
+
+/// Reads a Content-Length: decimal digits and nothing else, below 2^64. `before` is what an earlier
+/// field line of the same message said.
+pub fn content_length(
+    value: &[u8],
+    before: Option<u64>,
+    repeated: Repeated,
+) -> Result<u64, SyntaxError> {
+    if repeated == Repeated::Refuse {
+        let length = decimal(value).ok_or(SyntaxError::BadContentLength)?;
+        return match before {
+            None => Ok(length),
+            Some(_) => Err(SyntaxError::ConflictingContentLength),
+        };
+    }
+    let mut known = before;
+    for element in value.split(|&byte| byte == b',') {
+        let length = decimal(trim(element)).ok_or(SyntaxError::BadContentLength)?;
+        if known.is_some_and(|known| known != length) {
+            return Err(SyntaxError::ConflictingContentLength);
+        }
+        known = Some(length);
+    }
+    known.ok_or(SyntaxError::BadContentLength)
+}
+
+/// Reads an unsigned decimal number: digits and nothing else, below 2^64.
+pub fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// The transfer codings of a message, gathered from its Transfer-Encoding lines (RFC 9112
+/// section 6.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TransferCodings {
+    others: bool,
+    chunked: bool,
+}
+
+impl TransferCodings {
+    /// Adds the codings of one field line to those of the lines before.
+    pub fn add(&mut self, value: &[u8]) -> Result<(), SyntaxError> {
+        let mut empty = true;
+        for coding in list(value) {
+            empty = false;
+            if self.chunked {
+                return Err(SyntaxError::ChunkedNotLast);
+            }
+            let name_end = coding
+                .iter()
+                .position(|&byte| !is_token_byte(byte))
+                .unwrap_or(coding.len());
+            let (name, parameters) = coding.split_at(name_end);
+            let parameters = trim(parameters);
+            if name.is_empty() || !(parameters.is_empty() || parameters[0] == b';') {
+                return Err(SyntaxError::BadTransferEncoding);
+            }
+            if !name.eq_ignore_ascii_case(b"chunked") {
+                self.others = true;
+            } else if parameters.is_empty() {
+                self.chunked = true;
+            } else {
+                return Err(SyntaxError::BadTransferEncoding);
+            }
+        }
+        if empty {
+            return Err(SyntaxError::BadTransferEncoding);
+        }
+        Ok(())
+    }
+
+    /// Whether the last coding is `chunked`, so that the message says where it ends.
+    pub fn is_chunked(self) -> bool {
+        self.chunked
+    }
+
+    /// Whether there is a coding other than `chunked`.
+    pub fn has_others(self) -> bool {
+        self.others
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+const TOKEN: u8 = 1;
+const TEXT: u8 = 2;
+
+/// What each octet may be part of.
+static CLASS: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let octet = byte as u8;
+        let punctuation = matches!(
+            octet,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        );
+        if octet.is_ascii_alphanumeric() || punctuation {
+            table[byte] |= TOKEN;
+        }
+        if octet == b'\t' || (octet >= b' ' && octet != 0x7f) {
+            table[byte] |= TEXT;
+        }
+        byte += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fields(head: &[u8], strictness: Strictness) -> Result<Vec<(String, String)>, SyntaxError> {
+        let (_, lines) = split_head(head, strictness)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        lines
+            .map(|field| field.map(|field| (text(field.name), text(field.value))))
+            .collect()
+    }
+
+    #[test]
+    fn fields_are_split_and_trimmed() {
+        let head = b"GET / HTTP/1.1\r\nHost: \t a b \t\r\nEmpty:\r\nX:\xe4:y\r\n\r\n";
+        let (start_line, lines) = split_head(head, Strictness::Strict).unwrap();
+        assert_eq!(start_line, b"GET / HTTP/1.1");
+        let values: Vec<&[u8]> = lines.map(|field| field.unwrap().value).collect();
+        assert_eq!(values, [&b"a b"[..], b"", b"\xe4:y"]);
+    }
+
+    #[test]
+    fn strict_heads_refuse_what_lenient_heads_forgive() {
+        let cases: [(&[u8], SyntaxError, &str); 6] = [
+            (b"A\nb: c\r\n\r\n", SyntaxError::BareLineFeed, "c"),
+            (b"A\r\nb: c\n\r\n", SyntaxError::BareLineFeed, "c"),
+            (b"A\r\nb: c\r\n\n", SyntaxError::BareLineFeed, "c"),
+            (
+                b"A\r\nb: c\r\n d\r\n\r\n",
+                SyntaxError::FoldedLine,
+                "c\r\n d",
+            ),
+            (b"A\r\nb : c\r\n\r\n", SyntaxError::SpaceBeforeColon, "c"),
+            (
+                b"A\r\nb: c\x07d\r\n\r\n",
+                SyntaxError::ControlInValue,
+                "c\x07d",
+            ),
+        ];
+        for (head, error, value) in cases {
+            assert_eq!(fields(head, Strictness::Strict), Err(error), "{head:?}");
+            assert_eq!(
+                fields(head, Strictness::Lenient),
+                Ok(vec![("b".to_owned(), value.to_owned())]),
+                "{head:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn neither_strictness_accepts_what_changes_the_framing() {
+        let cases: [(&[u8], SyntaxError); 10] = [
+            (b"A\r\nb:\rc\r\n\r\n", SyntaxError::BareCarriageReturn),
+            (b"A\r\nb: c\0\r\n\r\n", SyntaxError::ControlInValue),
+            (b"A\r\nb: c\rd\r\n\r\n", SyntaxError::BareCarriageReturn),
+            (b"A\r\nb: c\r\r\n\r\n", SyntaxError::BareCarriageReturn),
+            (b"A\rB\r\nb: c\r\n\r\n", SyntaxError::BareCarriageReturn),
+            (b"A\r\n b: c\r\n\r\n", SyntaxError::FoldedLine),
+            (b"A\r\n: c\r\n\r\n", SyntaxError::BadFieldName),
+            (b"A\r\nb c: d\r\n\r\n", SyntaxError::BadFieldName),
+            (b"A\r\nbc\r\n\r\n", SyntaxError::MissingColon),
+            (b"A\r\nbc: d", SyntaxError::Unterminated),
+        ];
+        for (head, error) in cases {
+            for strictness in [Strictness::Strict, Strictness::Lenient] {
+                assert_eq!(fields(head, strictness), Err(error), "{head:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lists_skip_empty_elements_and_keep_quoted_commas() {
+        let elements: Vec<&[u8]> = list(b" a,, b\t,\"c,\\\"d\", ,e").collect();
+        assert_eq!(elements, [&b"a"[..], b"b", b"\"c,\\\"d\"", b"e"]);
+        assert!(list_has(b"Upgrade, Close", "close"));
+        assert!(!list_has(b"closed", "close"));
+    }
+
+    #[test]
+    fn content_lengths_are_digits_alone() {
+        for text in ["", "+1", "-1", "1 ", "0x1", "1.0", "18446744073709551616"] {
+            let read = content_length(text.as_bytes(), None, Repeated::Refuse);
+            assert_eq!(read, Err(SyntaxError::BadContentLength), "{text:?}");
+        }
+        let largest = content_length(b"18446744073709551615", None, Repeated::Refuse);
+        assert_eq!(largest, Ok(u64::MAX));
+        assert_eq!(content_length(b"5, 5", None, Repeated::AllowEqual), Ok(5));
+        assert_eq!(content_length(b"5", Some(5), Repeated::AllowEqual), Ok(5));
+        assert_eq!(
+            content_length(b"5", Some(5), Repeated::Refuse),
+            Err(SyntaxError::ConflictingContentLength)
+        );
+        assert_eq!(
+            content_length(b"5, 6", None, Repeated::AllowEqual),
+            Err(SyntaxError::ConflictingContentLength)
+        );
+        for text in ["5,", "5, 5", ",5"] {
+            let read = content_length(text.as_bytes(), None, Repeated::Refuse);
+            assert_eq!(read, Err(SyntaxError::BadContentLength), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn chunked_is_applied_once_and_last() {
+        let read = |values: &[&str]| {
+            let mut codings = TransferCodings::default();
+            for value in values {
+                codings.add(value.as_bytes())?;
+            }
+            Ok((codings.is_chunked(), codings.has_others()))
+        };
+        assert_eq!(read(&["chunked"]), Ok((true, false)));
+        assert_eq!(read(&["gzip, Chunked"]), Ok((true, true)));
+        assert_eq!(read(&["gzip", "chunked"]), Ok((true, true)));
+        assert_eq!(read(&["gzip;q=\"a,b\""]), Ok((false, true)));
+        for values in [&["chunked, gzip"][..], &["chunked", "chunked"]] {
+            assert_eq!(read(values), Err(SyntaxError::ChunkedNotLast));
+        }
+        for value in [
+            "",
+            ",",
+            "chunked;a=b",
+            "\x0bchunked",
+            "chunked x",
+            "=chunked",
+        ] {
+            assert_eq!(
+                read(&[value]),
+                Err(SyntaxError::BadTransferEncoding),
+                "{value:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_of_a_head_is_found_at_any_split(
+            bytes in prop::collection::vec(prop::sample::select(&b"\r\na"[..]), 0..40),
+            cuts in prop::collection::vec(0usize..40, 0..6),
+        ) {
+            let whole = HeadEnd::new().find(&bytes);
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            let mut finder = HeadEnd::new();
+            let mut found = None;
+            for cut in cuts.into_iter().filter(|&cut| cut < bytes.len()).chain([bytes.len()]) {
+                found = finder.find(&bytes[..cut]);
+                if found.is_some() {
+                    break;
+                }
+            }
+            prop_assert_eq!(found, whole);
+            let naive = (2..=bytes.len()).find(|&end| {
+                bytes[..end].ends_with(b"\n\n") || bytes[..end].ends_with(b"\n\r\n")
+            });
+            prop_assert_eq!(whole, naive);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            for strictness in [Strictness::Strict, Strictness::Lenient] {
+                if let Ok((_, lines)) = split_head(&bytes, strictness) {
+                    for field in lines.flatten() {
+                        prop_assert!(is_token(field.name));
+                        list(field.value).for_each(drop);
+                    }
+                }
+            }
+        }
+    }
+}
