@@ -1,0 +1,115 @@
+//! The only real clock of the program: `CLOCK_MONOTONIC`, counted from a run's origin.
+//!
+//! A [`Clock`] is an origin, not a device: it is copied to every thread of a run, and all copies
+//! agree. `CLOCK_MONOTONIC` is slewed by NTP but never stepped, and is the clock of timers.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use rustix::time::{ClockId, clock_gettime};
+
+/// How many times the two clocks are read in turn to find how they lie to each other.
+const PAIRS: usize = 16;
+
+/// The origin that instants are counted from, and what the wall clock said then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    origin: u64,
+    realtime_at_origin: Duration,
+}
+
+impl Clock {
+    /// A clock whose origin is now.
+    ///
+    /// The wall clock at the origin is known to about the time between two readings of a clock,
+    /// some tens of nanoseconds: of several attempts the one least disturbed counts.
+    pub fn start() -> Clock {
+        let mut best = u64::MAX;
+        let mut offset = 0i128;
+        for _ in 0..PAIRS {
+            let before = nanoseconds(ClockId::Monotonic);
+            let wall = nanoseconds(ClockId::Realtime);
+            let after = nanoseconds(ClockId::Monotonic);
+            let took = after - before;
+            if took < best {
+                best = took;
+                offset = i128::from(wall) - i128::from(before + took / 2);
+            }
+        }
+        let origin = nanoseconds(ClockId::Monotonic);
+        let realtime = (i128::from(origin) + offset).max(0) as u64;
+        Clock {
+            origin,
+            realtime_at_origin: Duration::from_nanos(realtime),
+        }
+    }
+
+    /// The time now.
+    #[inline]
+    pub fn now(self) -> Instant {
+        Instant::from_nanos(nanoseconds(ClockId::Monotonic).saturating_sub(self.origin))
+    }
+
+    /// The wall-clock time of an instant, since the Unix epoch, as the wall clock stood at the
+    /// origin: a later step of the wall clock does not bend a run's time axis.
+    pub fn realtime_of(self, instant: Instant) -> Duration {
+        self.realtime_at_origin + Duration::from_nanos(instant.as_nanos())
+    }
+
+    /// The reading of `CLOCK_MONOTONIC` at an instant, in nanoseconds: what absolute timers want.
+    pub fn monotonic_of(self, instant: Instant) -> u64 {
+        self.origin.saturating_add(instant.as_nanos())
+    }
+}
+
+/// The processor time used so far by the calling thread, user and system.
+pub fn thread_cpu_time() -> Duration {
+    Duration::from_nanos(nanoseconds(ClockId::ThreadCPUTime))
+}
+
+/// The processor time used so far by this process, all threads, user and system.
+pub fn process_cpu_time() -> Duration {
+    Duration::from_nanos(nanoseconds(ClockId::ProcessCPUTime))
+}
+
+#[inline]
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_share_one_origin_and_never_run_backwards() {
+        let clock = Clock::start();
+        let mut last = clock.now();
+        for _ in 0..1000 {
+            let now = clock.now();
+            assert!(now >= last);
+            last = now;
+        }
+        let elsewhere = std::thread::spawn(move || clock.now()).join().unwrap();
+        assert!(elsewhere >= last);
+        assert!(clock.now() >= elsewhere);
+    }
+
+    #[test]
+    fn the_wall_clock_lies_where_the_system_says() {
+        let clock = Clock::start();
+        let before = std::time::SystemTime::now();
+        let ours = clock.realtime_of(clock.now());
+        let after = std::time::SystemTime::now();
+        let epoch = std::time::UNIX_EPOCH;
+        // A millisecond forgives a slewing wall clock, not a wrong formula.
+        let slack = Duration::from_millis(1);
+        assert!(ours + slack >= before.duration_since(epoch).unwrap());
+        assert!(ours <= after.duration_since(epoch).unwrap() + slack);
+        assert_eq!(
+            clock.realtime_of(Instant::from_nanos(5)),
+            clock.realtime_of(Instant::ZERO) + Duration::from_nanos(5)
+        );
+    }
+}

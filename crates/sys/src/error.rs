@@ -1,0 +1,110 @@
+//! What can go wrong when asking Linux, and what to do about it.
+
+use std::io;
+
+/// Why a request to the system failed. Messages are fragments that fit "failed to …: {error}".
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed for a reason that needs no advice beyond its own words.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was attempted, as in `open /proc/stat`.
+        doing: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is no TUN driver to open.
+    #[error(
+        "/dev/net/tun is missing: load the driver with `modprobe tun`, or in a container pass the \
+         device through (docker: --device /dev/net/tun)"
+    )]
+    NoTunDevice,
+    /// The TUN driver is there but this user may not open it.
+    #[error(
+        "/dev/net/tun may not be opened by this user: run as root, or `chmod 666 /dev/net/tun`"
+    )]
+    TunDenied,
+    /// The kernel gives this user no user namespace, which is needed without root.
+    #[error("user namespaces are switched off here: run as root, or set `{sysctl}`")]
+    UserNamespacesOff {
+        /// The setting that would switch them on, as in `sysctl -w kernel.x=1`.
+        sysctl: String,
+    },
+    /// A user namespace was given, but a security module took its abilities away.
+    #[error(
+        "AppArmor takes the abilities away inside unprivileged user namespaces: run as root, or \
+         `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
+    )]
+    AppArmor,
+    /// An ability is missing although a user namespace cannot be blamed for it.
+    #[error(
+        "{ability} is missing: run as root, or in a container add the capability (docker: \
+         --cap-add {ability})"
+    )]
+    NoCapability {
+        /// The capability, as in `NET_ADMIN`.
+        ability: &'static str,
+    },
+    /// A name does not fit where the kernel must store it.
+    #[error("{name:?} is not a valid {what}")]
+    BadName {
+        /// The name given.
+        name: String,
+        /// What it was to name.
+        what: &'static str,
+    },
+    /// The kernel answered in a form this program does not understand.
+    #[error("{what}: the kernel's answer was not understood")]
+    BadAnswer {
+        /// What was asked.
+        what: &'static str,
+    },
+    /// A value was set without complaint, and reads back differently.
+    #[error("{what} was set to {wanted} but reads back as {found}")]
+    NotTaken {
+        /// What was set.
+        what: String,
+        /// The value asked for.
+        wanted: String,
+        /// The value found.
+        found: String,
+    },
+}
+
+/// The result of a request to the system.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// The kernel's error number, where there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::System { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
+/// Says what was attempted when a call fails.
+pub(crate) trait Doing<T> {
+    /// Wraps the failure with `doing`.
+    fn doing(self, doing: impl Into<String>) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, doing: impl Into<String>) -> Result<T> {
+        self.map_err(|error| Error::System {
+            doing: doing.into(),
+            source: error.into(),
+        })
+    }
+}
+
+/// Turns the `-1` convention of libc into a result.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}

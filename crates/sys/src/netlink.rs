@@ -1,0 +1,523 @@
+//! Blocking rtnetlink: links, addresses and routes of the calling thread's namespace.
+//!
+//! A dozen kinds of message are all that an experiment needs, so they are put together here byte
+//! by byte (`man 7 rtnetlink`) instead of through a library of hundreds. Every request asks for an
+//! acknowledgement; what the kernel refuses is an error with the kernel's own words.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::error::{Doing, Error, Result, check};
+
+/// A connection to rtnetlink. It stays with the namespace it was opened in.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+/// A network device as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The number that names it within its namespace.
+    pub index: u32,
+    /// Its name, as in `lo`.
+    pub name: String,
+    /// Largest IP packet, in octets.
+    pub mtu: u32,
+    /// Longest transmit queue, in packets. For a TUN this is its ring.
+    pub txqueuelen: u32,
+    /// Whether it is administratively up.
+    pub up: bool,
+    /// Its counters.
+    pub counters: LinkCounters,
+}
+
+/// What a device has counted since it was made (`struct rtnl_link_stats64`). For a TUN, `tx` is
+/// what the kernel sends and this program reads, `rx` what this program writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Packets received by the kernel from the device.
+    pub rx_packets: u64,
+    /// Packets sent by the kernel to the device.
+    pub tx_packets: u64,
+    /// Octets received.
+    pub rx_bytes: u64,
+    /// Octets sent.
+    pub tx_bytes: u64,
+    /// Packets the device refused to hand to the kernel as malformed.
+    pub rx_errors: u64,
+    /// Packets the device failed to send.
+    pub tx_errors: u64,
+    /// Received packets dropped for want of room.
+    pub rx_dropped: u64,
+    /// Packets dropped before they were sent: for a TUN, its ring was full.
+    pub tx_dropped: u64,
+}
+
+/// A route to a prefix through a device, with the TCP settings that ride on routes
+/// (`RTAX_*`, `man 8 ip-route`). A metric that is `None` or zero is left to the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RouteMetrics {
+    /// Initial congestion window, in segments (`initcwnd`).
+    pub initial_window_segments: Option<u32>,
+    /// Initial receive window, in segments (`initrwnd`).
+    pub initial_receive_window_segments: Option<u32>,
+    /// Largest receive window ever advertised, in octets (`window`).
+    pub window_bytes: Option<u32>,
+    /// Maximum segment size announced in SYN, in octets (`advmss`).
+    pub advertised_mss_bytes: Option<u32>,
+    /// Path MTU, in octets (`mtu`).
+    pub mtu_bytes: Option<u32>,
+    /// Smallest retransmission time-out, in milliseconds (`rto_min`).
+    pub rto_min_ms: Option<u32>,
+    /// Estimate of the round trip that connections start with, in milliseconds (`rtt`).
+    pub rtt_ms: Option<u32>,
+    /// Its variation, in milliseconds (`rttvar`).
+    pub rttvar_ms: Option<u32>,
+    /// Slow-start threshold that connections start with, in segments (`ssthresh`).
+    pub ssthresh_segments: Option<u32>,
+    /// Whether every segment is acknowledged at once (`quickack`).
+    pub quick_ack: Option<bool>,
+    /// Name of the congestion control (`congctl`).
+    pub congestion_control: Option<String>,
+}
+
+const RTAX_LOCK: u16 = 1;
+const RTAX_MTU: u16 = 2;
+const RTAX_WINDOW: u16 = 3;
+const RTAX_RTT: u16 = 4;
+const RTAX_RTTVAR: u16 = 5;
+const RTAX_SSTHRESH: u16 = 6;
+const RTAX_ADVMSS: u16 = 8;
+const RTAX_INITCWND: u16 = 11;
+const RTAX_RTO_MIN: u16 = 13;
+const RTAX_INITRWND: u16 = 14;
+const RTAX_QUICKACK: u16 = 15;
+const RTAX_CC_ALGO: u16 = 16;
+
+const IFLA_STATS64: u16 = 23;
+const IFF_UP: u32 = 1;
+
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_CREATE: u16 = 0x400;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_HEADER: usize = 16;
+const NLA_TYPE_MASK: u16 = 0x3fff;
+
+impl Netlink {
+    /// Opens rtnetlink in the calling thread's namespace.
+    pub fn open() -> Result<Netlink> {
+        // SAFETY: no pointers; the descriptor is owned from here on.
+        let socket = unsafe {
+            let fd = check(libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+                libc::NETLINK_ROUTE,
+            ))
+            .doing("open a netlink socket")?;
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Netlink {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// Describes the device of this name.
+    pub fn link_by_name(&mut self, name: &str) -> Result<Link> {
+        let mut request = Message::new(libc::RTM_GETLINK, 0);
+        request.link_header(0, 0, 0);
+        request.string(libc::IFLA_IFNAME, name);
+        let answer = self.ask(request, format!("look up device {name}"))?;
+        parse_link(&answer)
+    }
+
+    /// Describes the device of this number.
+    pub fn link(&mut self, index: u32) -> Result<Link> {
+        let mut request = Message::new(libc::RTM_GETLINK, 0);
+        request.link_header(index, 0, 0);
+        let answer = self.ask(request, format!("look up device {index}"))?;
+        parse_link(&answer)
+    }
+
+    /// Switches a device on.
+    pub fn set_link_up(&mut self, index: u32) -> Result<()> {
+        let mut request = Message::new(libc::RTM_NEWLINK, 0);
+        request.link_header(index, IFF_UP, IFF_UP);
+        self.tell(request, format!("switch device {index} on"))
+    }
+
+    /// Sets a device's largest packet, in octets, and its transmit queue, in packets.
+    pub fn set_link_limits(&mut self, index: u32, mtu: u32, txqueuelen: u32) -> Result<()> {
+        let mut request = Message::new(libc::RTM_NEWLINK, 0);
+        request.link_header(index, 0, 0);
+        request.u32(libc::IFLA_MTU, mtu);
+        request.u32(libc::IFLA_TXQLEN, txqueuelen);
+        self.tell(
+            request,
+            format!("set MTU {mtu} and queue {txqueuelen} of device {index}"),
+        )
+    }
+
+    /// Gives a device an address with a prefix length. An IPv6 address is usable at once: nobody
+    /// else on the link could hold it, so duplicate address detection is skipped.
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<()> {
+        let mut request = Message::new(libc::RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE);
+        let flags = match address {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(_) => libc::IFA_F_NODAD as u8,
+        };
+        request.bytes(&[family(address), prefix, flags, 0]);
+        request.bytes(&index.to_ne_bytes());
+        request.address(libc::IFA_LOCAL, address);
+        request.address(libc::IFA_ADDRESS, address);
+        self.tell(request, format!("add address {address}/{prefix}"))
+    }
+
+    /// Adds or replaces a route to a prefix through a device, and reads it back. An error when
+    /// the kernel took the route and not its metrics.
+    pub fn add_route(
+        &mut self,
+        index: u32,
+        destination: IpAddr,
+        prefix: u8,
+        source: Option<IpAddr>,
+        metrics: &RouteMetrics,
+    ) -> Result<()> {
+        let mut request = Message::new(libc::RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
+        request.route_header(destination, prefix);
+        request.address(libc::RTA_DST, destination);
+        request.u32(libc::RTA_OIF, index);
+        if let Some(source) = source {
+            request.address(libc::RTA_PREFSRC, source);
+        }
+        request.metrics(metrics);
+        let what = format!("route to {destination}/{prefix}");
+        self.tell(request, format!("add {what}"))?;
+        let found = self.route_metrics(destination)?;
+        if found != *metrics {
+            return Err(Error::NotTaken {
+                what,
+                wanted: format!("{metrics:?}"),
+                found: format!("{found:?}"),
+            });
+        }
+        Ok(())
+    }
+
+    /// The metrics of the route that packets to this destination take.
+    pub fn route_metrics(&mut self, destination: IpAddr) -> Result<RouteMetrics> {
+        const RTM_F_FIB_MATCH: u32 = 0x2000;
+        let mut request = Message::new(libc::RTM_GETROUTE, 0);
+        let length = if destination.is_ipv4() { 32 } else { 128 };
+        request.bytes(&[family(destination), length, 0, 0, 0, 0, 0, 0]);
+        // The route as configured, not the cached entry that the lookup would make of it.
+        request.bytes(&RTM_F_FIB_MATCH.to_ne_bytes());
+        request.address(libc::RTA_DST, destination);
+        let answer = self.ask(request, format!("look up the route to {destination}"))?;
+        parse_route_metrics(&answer)
+    }
+
+    fn tell(&mut self, request: Message, doing: String) -> Result<()> {
+        self.exchange(request).doing(doing).map(drop)
+    }
+
+    fn ask(&mut self, request: Message, doing: String) -> Result<Vec<u8>> {
+        self.exchange(request)
+            .doing(doing)?
+            .ok_or(Error::BadAnswer { what: "rtnetlink" })
+    }
+
+    /// Sends one request and reads up to its acknowledgement; returns the body of the message
+    /// that came before it, if any.
+    fn exchange(&mut self, mut request: Message) -> io::Result<Option<Vec<u8>>> {
+        self.sequence += 1;
+        let bytes = request.finish(self.sequence);
+        // SAFETY: the pointer and length are of a live slice.
+        let sent = unsafe {
+            libc::send(
+                self.socket.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                0,
+            )
+        };
+        if sent != bytes.len() as isize {
+            return Err(io::Error::last_os_error());
+        }
+        let mut answer = None;
+        let mut buffer = vec![0u8; 32 * 1024];
+        loop {
+            // SAFETY: the pointer and length are of a live slice that nothing else borrows.
+            let received = unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    0,
+                )
+            };
+            if received < 0 {
+                let error = io::Error::last_os_error();
+                if error.kind() == io::ErrorKind::Interrupted {
+                    continue;
+                }
+                return Err(error);
+            }
+            let mut rest = &buffer[..received as usize];
+            while rest.len() >= NLMSG_HEADER {
+                let length = (u32_at(rest, 0) as usize).clamp(NLMSG_HEADER, rest.len());
+                let (message, next) = rest.split_at(length);
+                rest = &next[(length.next_multiple_of(4) - length).min(next.len())..];
+                if u32_at(message, 8) != self.sequence {
+                    continue;
+                }
+                if u16_at(message, 4) != NLMSG_ERROR {
+                    answer = Some(message[NLMSG_HEADER..].to_vec());
+                    continue;
+                }
+                return match u32_at(message, NLMSG_HEADER) as i32 {
+                    0 => Ok(answer),
+                    error => Err(io::Error::from_raw_os_error(-error)),
+                };
+            }
+        }
+    }
+}
+
+/// A request being put together.
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new(kind: u16, flags: u16) -> Message {
+        let mut message = Message(vec![0; NLMSG_HEADER]);
+        message.0[4..6].copy_from_slice(&kind.to_ne_bytes());
+        let flags = flags | NLM_F_REQUEST | NLM_F_ACK;
+        message.0[6..8].copy_from_slice(&flags.to_ne_bytes());
+        message
+    }
+
+    fn finish(&mut self, sequence: u32) -> &[u8] {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        &self.0
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// `struct ifinfomsg`.
+    fn link_header(&mut self, index: u32, flags: u32, change: u32) {
+        self.bytes(&[0; 4]);
+        self.bytes(&index.to_ne_bytes());
+        self.bytes(&flags.to_ne_bytes());
+        self.bytes(&change.to_ne_bytes());
+    }
+
+    /// `struct rtmsg` of a unicast route on the link, in the main table.
+    fn route_header(&mut self, destination: IpAddr, prefix: u8) {
+        self.bytes(&[
+            family(destination),
+            prefix,
+            0,
+            0,
+            libc::RT_TABLE_MAIN,
+            libc::RTPROT_STATIC,
+            libc::RT_SCOPE_LINK,
+            libc::RTN_UNICAST,
+        ]);
+        self.bytes(&0u32.to_ne_bytes());
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) {
+        let length = (4 + value.len()) as u16;
+        self.bytes(&length.to_ne_bytes());
+        self.bytes(&kind.to_ne_bytes());
+        self.bytes(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    fn u32(&mut self, kind: u16, value: u32) {
+        self.attribute(kind, &value.to_ne_bytes());
+    }
+
+    fn string(&mut self, kind: u16, value: &str) {
+        let mut bytes = value.as_bytes().to_vec();
+        bytes.push(0);
+        self.attribute(kind, &bytes);
+    }
+
+    fn address(&mut self, kind: u16, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.attribute(kind, &address.octets()),
+            IpAddr::V6(address) => self.attribute(kind, &address.octets()),
+        }
+    }
+
+    fn metrics(&mut self, metrics: &RouteMetrics) {
+        let start = self.0.len();
+        self.attribute(libc::RTA_METRICS, &[]);
+        let mut locked = 0u32;
+        for (kind, value, lock) in metric_values(metrics) {
+            self.u32(kind, value);
+            if lock {
+                locked |= 1 << kind;
+            }
+        }
+        if locked != 0 {
+            self.u32(RTAX_LOCK, locked);
+        }
+        if let Some(name) = &metrics.congestion_control {
+            self.string(RTAX_CC_ALGO, name);
+        }
+        let length = (self.0.len() - start) as u16;
+        self.0[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        if length == 4 {
+            self.0.truncate(start);
+        }
+    }
+}
+
+/// Each metric that is set, in the kernel's own scale, and whether it must be locked to count.
+fn metric_values(metrics: &RouteMetrics) -> impl Iterator<Item = (u16, u32, bool)> {
+    [
+        (RTAX_INITCWND, metrics.initial_window_segments, false),
+        (
+            RTAX_INITRWND,
+            metrics.initial_receive_window_segments,
+            false,
+        ),
+        (RTAX_WINDOW, metrics.window_bytes, false),
+        (RTAX_ADVMSS, metrics.advertised_mss_bytes, false),
+        (RTAX_MTU, metrics.mtu_bytes, false),
+        // The kernel heeds rto_min only when it is locked. Its unit is a millisecond, rtt's an
+        // eighth and rttvar's a quarter of one.
+        (RTAX_RTO_MIN, metrics.rto_min_ms, true),
+        (RTAX_RTT, metrics.rtt_ms.map(|ms| ms * 8), false),
+        (RTAX_RTTVAR, metrics.rttvar_ms.map(|ms| ms * 4), false),
+        (RTAX_SSTHRESH, metrics.ssthresh_segments, false),
+        (RTAX_QUICKACK, metrics.quick_ack.map(u32::from), false),
+    ]
+    .into_iter()
+    .filter_map(|(kind, value, lock)| value.filter(|&v| v != 0).map(|v| (kind, v, lock)))
+}
+
+fn family(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => libc::AF_INET as u8,
+        IpAddr::V6(_) => libc::AF_INET6 as u8,
+    }
+}
+
+fn parse_link(body: &[u8]) -> Result<Link> {
+    let bad = Error::BadAnswer {
+        what: "description of a device",
+    };
+    if body.len() < 16 {
+        return Err(bad);
+    }
+    let mut link = Link {
+        index: u32_at(body, 4),
+        name: String::new(),
+        mtu: 0,
+        txqueuelen: 0,
+        up: u32_at(body, 8) & IFF_UP != 0,
+        counters: LinkCounters::default(),
+    };
+    for (kind, value) in attributes(&body[16..]) {
+        match kind {
+            libc::IFLA_IFNAME => link.name = text(value),
+            libc::IFLA_MTU if value.len() >= 4 => link.mtu = u32_at(value, 0),
+            libc::IFLA_TXQLEN if value.len() >= 4 => link.txqueuelen = u32_at(value, 0),
+            IFLA_STATS64 if value.len() >= 64 => {
+                let at = |n: usize| u64::from_ne_bytes(value[n * 8..n * 8 + 8].try_into().unwrap());
+                link.counters = LinkCounters {
+                    rx_packets: at(0),
+                    tx_packets: at(1),
+                    rx_bytes: at(2),
+                    tx_bytes: at(3),
+                    rx_errors: at(4),
+                    tx_errors: at(5),
+                    rx_dropped: at(6),
+                    tx_dropped: at(7),
+                };
+            }
+            _ => {}
+        }
+    }
+    if link.name.is_empty() {
+        Err(bad)
+    } else {
+        Ok(link)
+    }
+}
+
+fn parse_route_metrics(body: &[u8]) -> Result<RouteMetrics> {
+    if body.len() < 12 {
+        return Err(Error::BadAnswer {
+            what: "description of a route",
+        });
+    }
+    let mut metrics = RouteMetrics::default();
+    let nested = attributes(&body[12..]).find(|&(kind, _)| kind == libc::RTA_METRICS);
+    for (kind, value) in nested.into_iter().flat_map(|(_, value)| attributes(value)) {
+        if kind == RTAX_CC_ALGO {
+            metrics.congestion_control = Some(text(value));
+            continue;
+        }
+        if value.len() < 4 {
+            continue;
+        }
+        let value = u32_at(value, 0);
+        match kind {
+            RTAX_INITCWND => metrics.initial_window_segments = Some(value),
+            RTAX_INITRWND => metrics.initial_receive_window_segments = Some(value),
+            RTAX_WINDOW => metrics.window_bytes = Some(value),
+            RTAX_ADVMSS => metrics.advertised_mss_bytes = Some(value),
+            RTAX_MTU => metrics.mtu_bytes = Some(value),
+            RTAX_RTO_MIN => metrics.rto_min_ms = Some(value),
+            RTAX_RTT => metrics.rtt_ms = Some(value / 8),
+            RTAX_RTTVAR => metrics.rttvar_ms = Some(value / 4),
+            RTAX_SSTHRESH => metrics.ssthresh_segments = Some(value),
+            RTAX_QUICKACK => metrics.quick_ack = Some(value != 0),
+            _ => {}
+        }
+    }
+    Ok(metrics)
+}
+
+/// Walks attributes: kind without flag bits, and value. Stops at the first malformed one.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        if bytes.len() < 4 {
+            return None;
+        }
+        let length = u16_at(bytes, 0) as usize;
+        if length < 4 || length > bytes.len() {
+            return None;
+        }
+        let kind = u16_at(bytes, 2) & NLA_TYPE_MASK;
+        let value = &bytes[4..length];
+        bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
+        Some((kind, value))
+    })
+}
+
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_ne_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

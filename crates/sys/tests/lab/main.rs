@@ -1,0 +1,81 @@
+//! Tests on real namespaces, devices and processes. They need root or a user namespace; without
+//! either they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+
+mod pair;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use fathometer_sys::Namespace;
+
+use pair::Pair;
+
+/// Whether namespaces can be made here. Says why not.
+fn lab() -> bool {
+    match Namespace::new() {
+        Ok(_) => true,
+        Err(error) => {
+            let required = std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1");
+            assert!(!required, "the lab is required: {error}");
+            eprintln!("SKIPPED, no lab on this machine: {error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_tun_pair_carries_tcp_of_both_families_without_losing_a_packet() {
+    if !lab() {
+        return;
+    }
+    let pair = Pair::new(1500);
+    for address in [pair::SERVER4, pair::SERVER6] {
+        let listener = pair
+            .server
+            .run(|| TcpListener::bind((address, 80)).unwrap())
+            .unwrap();
+        let server = pair
+            .server
+            .spawn("server", move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(&vec![7; 300_000]).unwrap();
+            })
+            .unwrap();
+        let mut stream = pair
+            .client
+            .run(|| TcpStream::connect((address, 80)).unwrap())
+            .unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        server.join().unwrap();
+        assert_eq!(received, vec![7; 300_000]);
+    }
+    let (client, server) = pair.stop();
+    assert_eq!(
+        (client.dropped().unwrap(), server.dropped().unwrap()),
+        (0, 0)
+    );
+    let counters = server.counters().unwrap();
+    // 300 000 octets in segments of at most 1460: no offload can have made it fewer.
+    assert!(counters.tx_packets >= 2 * 206, "{counters:?}");
+}
+
+#[test]
+fn a_namespace_is_another_network_and_ends_with_its_last_holder() {
+    if !lab() {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let devices = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let inside = namespace.run(devices).unwrap();
+    assert_eq!(inside.lines().count(), 3, "loopback alone: {inside}");
+    // Its loopback is up, and is not ours: the same port is free in both.
+    let inner = namespace
+        .run(|| TcpListener::bind("127.0.0.1:0").unwrap())
+        .unwrap();
+    let _outer = TcpListener::bind(inner.local_addr().unwrap()).unwrap();
+    let thread = namespace.spawn("worker", || {
+        std::thread::current().name().map(str::to_owned)
+    });
+    assert_eq!(thread.unwrap().join().unwrap().as_deref(), Some("worker"));
+}
