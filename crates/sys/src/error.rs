@@ -1,6 +1,7 @@
 //! What can go wrong when asking Linux, and what to do about it.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why a request to the system failed. Messages are fragments that fit "failed to …: {error}".
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,12 @@ pub enum Error {
     NoCapability {
         /// The capability, as in `NET_ADMIN`.
         ability: &'static str,
+    },
+    /// There is no room left for a file, or the user's share is used up.
+    #[error("no room left on the disk for {}: free some, or write elsewhere", path.display())]
+    DiskFull {
+        /// The file that was being written.
+        path: PathBuf,
     },
     /// A name does not fit where the kernel must store it.
     #[error("{name:?} is not a valid {what}")]

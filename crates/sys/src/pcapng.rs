@@ -1,0 +1,573 @@
+//! Capture files in pcapng (draft-ietf-opsawg-pcapng), written as a run goes.
+//!
+//! One section, any number of interfaces of raw IP packets (`LINKTYPE_RAW`: the first nibble says
+//! IPv4 or IPv6), nanosecond stamps. Packets carry their direction, a comment (why it was dropped,
+//! how deep the queue was) and a count of drops, in the options that Wireshark shows.
+//!
+//! [`CaptureWriter::packet`] copies into memory and returns; a thread of its own writes whole
+//! blocks, so that a slow disk does not delay the path. What is older than [`LONGEST_IN_MEMORY`]
+//! when the next packet comes, and all after [`CaptureWriter::flush`], is on its way to the
+//! kernel, and from there survives the death of the program. The first failure to write (a full
+//! disk) is remembered and told by every later call that can fail; the file is cut back to its
+//! last whole block, and stays readable.
+//!
+//! Reading captures is no business of this module: that is analysis.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::error::{Doing, Error, Result};
+
+/// Packets are handed to the writing thread when the buffer has come to this many octets.
+const BUFFER: usize = 256 * 1024;
+
+/// Buffers that may wait for the disk before [`CaptureWriter::packet`] has to wait as well.
+const WAITING: usize = 64;
+
+/// Packets are handed to the writing thread when the oldest one has waited this long, by the
+/// stamps of the packets.
+pub const LONGEST_IN_MEMORY: Duration = Duration::from_millis(250);
+
+/// `LINKTYPE_RAW`: the packet begins with an IPv4 or IPv6 header.
+pub const LINKTYPE_RAW: u16 = 101;
+
+/// What a capture says about where it was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Section {
+    /// The machine, as in its processor's model name.
+    pub hardware: String,
+    /// The operating system and its release.
+    pub os: String,
+    /// The program and its version.
+    pub application: String,
+    /// Anything else worth saying, as in the cell and the seed.
+    pub comment: String,
+}
+
+/// One place packets were seen at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tap {
+    /// Its name, as in `up-in`.
+    pub name: String,
+    /// What it is, for people.
+    pub description: String,
+    /// The most octets kept of a packet; 0 keeps all. Longer packets are cut, and say how long
+    /// they were.
+    pub snap_length: u32,
+    /// The rate of the link it lies on, in bit/s, when there is one.
+    pub bits_per_second: Option<u64>,
+}
+
+/// Which way a packet passed a tap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards the observer.
+    Inbound,
+    /// Away from the observer.
+    Outbound,
+}
+
+/// One packet as one tap saw it.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    /// The place of the tap in the list given to [`CaptureWriter::create`].
+    pub tap: u32,
+    /// When, since the Unix epoch ([`Clock::realtime_of`](crate::Clock::realtime_of)).
+    pub time: Duration,
+    /// The IP packet.
+    pub data: &'a [u8],
+    /// Which way it passed.
+    pub direction: Option<Direction>,
+    /// Anything to say about it; empty says nothing.
+    pub comment: &'a str,
+    /// Packets lost at this tap between the one before and this one.
+    pub drops: u64,
+}
+
+/// Writes one capture file.
+#[derive(Debug)]
+pub struct CaptureWriter {
+    taps: Vec<u32>,
+    buffer: Vec<u8>,
+    oldest: Option<Duration>,
+    packets: u64,
+    full: SyncSender<Work>,
+    spare: Receiver<Vec<u8>>,
+    failure: Arc<Mutex<Option<Failure>>>,
+    path: PathBuf,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Write(Vec<u8>),
+    Tell(Sender<()>),
+}
+
+#[derive(Debug, Clone)]
+struct Failure {
+    errno: Option<i32>,
+    message: String,
+}
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const INTERFACE_STATISTICS: u32 = 5;
+const ENHANCED_PACKET: u32 = 6;
+
+const OPT_COMMENT: u16 = 1;
+const SHB_HARDWARE: u16 = 2;
+const SHB_OS: u16 = 3;
+const SHB_USERAPPL: u16 = 4;
+const IF_NAME: u16 = 2;
+const IF_DESCRIPTION: u16 = 3;
+const IF_SPEED: u16 = 8;
+const IF_TSRESOL: u16 = 9;
+const EPB_FLAGS: u16 = 2;
+const EPB_DROPCOUNT: u16 = 4;
+const ISB_IFRECV: u16 = 4;
+const ISB_IFDROP: u16 = 5;
+
+impl CaptureWriter {
+    /// Creates or overwrites a file and writes its headers through to the kernel.
+    pub fn create(path: &Path, section: &Section, taps: &[Tap]) -> Result<CaptureWriter> {
+        let mut file = File::create(path).doing(format!("create {}", path.display()))?;
+        let head = head(section, taps);
+        file.write_all(&head)
+            .map_err(|error| Failure::of(&error).told(path))?;
+        let (full, work) = sync_channel(WAITING);
+        let (give_back, spare) = channel();
+        let failure = Arc::new(Mutex::new(None));
+        let thread = {
+            let failure = Arc::clone(&failure);
+            let whole = head.len() as u64;
+            std::thread::Builder::new()
+                .name("capture".to_owned())
+                .spawn(move || write_blocks(file, whole, &work, &give_back, &failure))
+                .doing("start a thread")?
+        };
+        Ok(CaptureWriter {
+            taps: taps.iter().map(|tap| tap.snap_length).collect(),
+            buffer: Vec::with_capacity(BUFFER + 4096),
+            oldest: None,
+            packets: 0,
+            full,
+            spare,
+            failure,
+            path: path.to_owned(),
+            thread: Some(thread),
+        })
+    }
+
+    /// Notes one packet. Does not touch the disk.
+    ///
+    /// # Panics
+    /// When there is no such tap.
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        let snap = match self.taps[packet.tap as usize] {
+            0 => usize::MAX,
+            length => length as usize,
+        };
+        let kept = &packet.data[..packet.data.len().min(snap)];
+        let start = begin(&mut self.buffer, ENHANCED_PACKET);
+        let stamp = packet.time.as_nanos() as u64;
+        self.buffer.extend_from_slice(&packet.tap.to_le_bytes());
+        put_stamp(&mut self.buffer, stamp);
+        for length in [kept.len(), packet.data.len()] {
+            self.buffer
+                .extend_from_slice(&(length as u32).to_le_bytes());
+        }
+        self.buffer.extend_from_slice(kept);
+        pad(&mut self.buffer);
+        if let Some(direction) = packet.direction {
+            let flags: u32 = match direction {
+                Direction::Inbound => 1,
+                Direction::Outbound => 2,
+            };
+            option(&mut self.buffer, EPB_FLAGS, &flags.to_le_bytes());
+        }
+        if packet.drops > 0 {
+            option(&mut self.buffer, EPB_DROPCOUNT, &packet.drops.to_le_bytes());
+        }
+        text(&mut self.buffer, OPT_COMMENT, packet.comment);
+        end(&mut self.buffer, start);
+        self.packets += 1;
+        let oldest = *self.oldest.get_or_insert(packet.time);
+        let waited = packet.time.saturating_sub(oldest);
+        if self.buffer.len() >= BUFFER || waited >= LONGEST_IN_MEMORY {
+            self.flush();
+        }
+    }
+
+    /// Notes how many packets a tap saw and lost in all, up to `time`.
+    ///
+    /// # Panics
+    /// When there is no such tap.
+    pub fn statistics(&mut self, tap: u32, time: Duration, received: u64, dropped: u64) {
+        assert!((tap as usize) < self.taps.len(), "no tap {tap}");
+        let start = begin(&mut self.buffer, INTERFACE_STATISTICS);
+        self.buffer.extend_from_slice(&tap.to_le_bytes());
+        put_stamp(&mut self.buffer, time.as_nanos() as u64);
+        option(&mut self.buffer, ISB_IFRECV, &received.to_le_bytes());
+        option(&mut self.buffer, ISB_IFDROP, &dropped.to_le_bytes());
+        end(&mut self.buffer, start);
+    }
+
+    /// Hands what is in memory to the writing thread, without waiting for it unless the disk is
+    /// 16 MiB behind. Worth calling when the path falls idle.
+    pub fn flush(&mut self) {
+        self.oldest = None;
+        if self.buffer.is_empty() {
+            return;
+        }
+        let fresh = self.spare.try_recv().unwrap_or_default();
+        let blocks = std::mem::replace(&mut self.buffer, fresh);
+        if let Err(TrySendError::Full(work)) = self.full.try_send(Work::Write(blocks)) {
+            // The thread receives until this sender is gone, so sending ends.
+            let _ = self.full.send(work);
+        }
+    }
+
+    /// Waits until the kernel has all packets noted so far, and tells whether any was lost.
+    pub fn sync(&mut self) -> Result<()> {
+        self.flush();
+        let (done, wait) = channel();
+        if self.full.send(Work::Tell(done)).is_ok() {
+            let _ = wait.recv();
+        }
+        self.check()
+    }
+
+    /// The first failure to write, if there was one. Does not wait.
+    pub fn check(&self) -> Result<()> {
+        let failure = self.failure.lock().unwrap_or_else(|lock| lock.into_inner());
+        match &*failure {
+            None => Ok(()),
+            Some(failure) => Err(failure.told(&self.path)),
+        }
+    }
+
+    /// Packets noted so far, at all taps.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Writes what is left and closes the file. Dropping the writer does the same and keeps the
+    /// error to itself.
+    pub fn finish(mut self) -> Result<()> {
+        self.sync()
+    }
+}
+
+impl Drop for CaptureWriter {
+    fn drop(&mut self) {
+        self.flush();
+        // The thread ends when its channel closes: exchange the sender for one that leads nowhere.
+        self.full = sync_channel(0).0;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has nothing more to say than the failure it noted.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Failure {
+    fn of(error: &io::Error) -> Failure {
+        Failure {
+            errno: error.raw_os_error(),
+            message: error.to_string(),
+        }
+    }
+
+    fn told(&self, path: &Path) -> Error {
+        match self.errno {
+            Some(libc::ENOSPC | libc::EDQUOT) => Error::DiskFull {
+                path: path.to_owned(),
+            },
+            errno => Error::System {
+                doing: format!("write {}", path.display()),
+                source: errno.map_or_else(
+                    || io::Error::other(self.message.clone()),
+                    io::Error::from_raw_os_error,
+                ),
+            },
+        }
+    }
+}
+
+fn write_blocks(
+    mut file: File,
+    mut whole: u64,
+    work: &Receiver<Work>,
+    give_back: &Sender<Vec<u8>>,
+    failure: &Mutex<Option<Failure>>,
+) {
+    let mut failed = false;
+    for work in work {
+        let mut blocks = match work {
+            Work::Write(blocks) => blocks,
+            Work::Tell(done) => {
+                // Whoever asked may have gone.
+                let _ = done.send(());
+                continue;
+            }
+        };
+        // After a failure nothing is written: a gap in the middle would pass unnoticed.
+        if !failed {
+            match file.write_all(&blocks) {
+                Ok(()) => whole += blocks.len() as u64,
+                Err(error) => {
+                    failed = true;
+                    // A half-written block would make the file end badly. Nothing more can be
+                    // done if even that fails, and readers cope with it.
+                    let _ = file.set_len(whole);
+                    let mut failure = failure.lock().unwrap_or_else(|lock| lock.into_inner());
+                    *failure = Some(Failure::of(&error));
+                }
+            }
+        }
+        blocks.clear();
+        // The writer may be closing.
+        let _ = give_back.send(blocks);
+    }
+}
+
+fn head(section: &Section, taps: &[Tap]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let start = begin(&mut out, SECTION_HEADER);
+    out.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
+    out.extend_from_slice(&1u16.to_le_bytes());
+    out.extend_from_slice(&0u16.to_le_bytes());
+    // The length of the section is not known in advance.
+    out.extend_from_slice(&u64::MAX.to_le_bytes());
+    text(&mut out, SHB_HARDWARE, &section.hardware);
+    text(&mut out, SHB_OS, &section.os);
+    text(&mut out, SHB_USERAPPL, &section.application);
+    text(&mut out, OPT_COMMENT, &section.comment);
+    end(&mut out, start);
+    for tap in taps {
+        let start = begin(&mut out, INTERFACE_DESCRIPTION);
+        out.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
+        out.extend_from_slice(&0u16.to_le_bytes());
+        out.extend_from_slice(&tap.snap_length.to_le_bytes());
+        text(&mut out, IF_NAME, &tap.name);
+        text(&mut out, IF_DESCRIPTION, &tap.description);
+        if let Some(rate) = tap.bits_per_second {
+            option(&mut out, IF_SPEED, &rate.to_le_bytes());
+        }
+        option(&mut out, IF_TSRESOL, &[9]);
+        end(&mut out, start);
+    }
+    out
+}
+
+/// Begins a block and returns where.
+fn begin(out: &mut Vec<u8>, kind: u32) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    start
+}
+
+/// Ends the options and the block that began at `start`.
+fn end(out: &mut Vec<u8>, start: usize) {
+    out.extend_from_slice(&[0; 4]);
+    let length = (out.len() - start + 4) as u32;
+    out[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
+}
+
+fn put_stamp(out: &mut Vec<u8>, stamp: u64) {
+    out.extend_from_slice(&((stamp >> 32) as u32).to_le_bytes());
+    out.extend_from_slice(&(stamp as u32).to_le_bytes());
+}
+
+fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
+    let length = value.len().min(usize::from(u16::MAX));
+    out.extend_from_slice(&code.to_le_bytes());
+    out.extend_from_slice(&(length as u16).to_le_bytes());
+    out.extend_from_slice(&value[..length]);
+    pad(out);
+}
+
+fn text(out: &mut Vec<u8>, code: u16, value: &str) {
+    if !value.is_empty() {
+        option(out, code, value.as_bytes());
+    }
+}
+
+/// Blocks and all that lies in them are multiples of four octets.
+fn pad(out: &mut Vec<u8>) {
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of a file: type and body, after checking both lengths.
+    fn blocks(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+        let mut blocks = Vec::new();
+        while !bytes.is_empty() {
+            let length = word(bytes, 4) as usize;
+            assert_eq!(length % 4, 0);
+            assert_eq!(word(bytes, length - 4) as usize, length);
+            blocks.push((word(bytes, 0), bytes[8..length - 4].to_vec()));
+            bytes = &bytes[length..];
+        }
+        blocks
+    }
+
+    fn options(mut bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        let mut options = Vec::new();
+        loop {
+            let code = word(bytes, 0) as u16;
+            let length = (word(bytes, 0) >> 16) as usize;
+            if code == 0 {
+                assert_eq!(bytes.len(), 4, "the end of options ends the block");
+                return options;
+            }
+            options.push((code, bytes[4..4 + length].to_vec()));
+            bytes = &bytes[4 + length.next_multiple_of(4)..];
+        }
+    }
+
+    fn word(bytes: &[u8], at: usize) -> u32 {
+        u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+    }
+
+    fn taps() -> [Tap; 2] {
+        [
+            Tap {
+                name: "up-in".to_owned(),
+                ..Tap::default()
+            },
+            Tap {
+                name: "up-out".to_owned(),
+                description: "after the queue".to_owned(),
+                snap_length: 6,
+                bits_per_second: Some(28_800),
+            },
+        ]
+    }
+
+    fn packet(tap: u32, nanoseconds: u64, data: &[u8]) -> Packet<'_> {
+        Packet {
+            tap,
+            time: Duration::from_nanos(nanoseconds),
+            data,
+            direction: None,
+            comment: "",
+            drops: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back_as_the_format_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let section = Section {
+            application: "fathometer".to_owned(),
+            comment: "seed 7".to_owned(),
+            ..Section::default()
+        };
+        let mut writer = CaptureWriter::create(&path, &section, &taps()).unwrap();
+        let time = 1_700_000_000_123_456_789;
+        writer.packet(&packet(0, time, &[0x45, 1, 2, 3, 4]));
+        writer.packet(&Packet {
+            direction: Some(Direction::Outbound),
+            comment: "queue-full",
+            drops: 3,
+            ..packet(1, time + 1, &[0x60; 40])
+        });
+        writer.statistics(1, Duration::from_nanos(time + 2), 9, 3);
+        assert_eq!(writer.packets(), 2);
+        writer.finish().unwrap();
+
+        let blocks = blocks(&std::fs::read(&path).unwrap());
+        let kinds: Vec<u32> = blocks.iter().map(|block| block.0).collect();
+        assert_eq!(kinds, [SECTION_HEADER, 1, 1, 6, 6, 5]);
+        assert_eq!(word(&blocks[0].1, 0), 0x1a2b_3c4d);
+        assert_eq!(
+            options(&blocks[0].1[16..]),
+            [(4, b"fathometer".to_vec()), (1, b"seed 7".to_vec())]
+        );
+        assert_eq!(blocks[2].1[..8], [101, 0, 0, 0, 6, 0, 0, 0]);
+        assert_eq!(
+            options(&blocks[2].1[8..]),
+            [
+                (2, b"up-out".to_vec()),
+                (3, b"after the queue".to_vec()),
+                (8, 28_800u64.to_le_bytes().to_vec()),
+                (9, vec![9])
+            ]
+        );
+        let first = &blocks[3].1;
+        let stamp = u64::from(word(first, 4)) << 32 | u64::from(word(first, 8));
+        assert_eq!((word(first, 0), stamp), (0, time));
+        assert_eq!((word(first, 12), word(first, 16)), (5, 5));
+        assert_eq!(first[20..28], [0x45, 1, 2, 3, 4, 0, 0, 0]);
+        let second = &blocks[4].1;
+        assert_eq!((word(second, 12), word(second, 16)), (6, 40));
+        assert_eq!(
+            options(&second[28..]),
+            [
+                (2, vec![2, 0, 0, 0]),
+                (4, 3u64.to_le_bytes().to_vec()),
+                (1, b"queue-full".to_vec())
+            ]
+        );
+    }
+
+    #[test]
+    fn the_file_is_whole_after_every_sync_and_packets_do_not_wait_for_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let mut writer = CaptureWriter::create(&path, &Section::default(), &taps()).unwrap();
+        let count = || blocks(&std::fs::read(&path).unwrap()).len();
+        assert_eq!(count(), 3, "headers are there from the start");
+        writer.packet(&packet(0, 0, &[0x45; 1500]));
+        writer.sync().unwrap();
+        assert_eq!(count(), 4);
+        writer.packet(&packet(0, 1, &[0x45; 1500]));
+        let late = 1 + LONGEST_IN_MEMORY.as_nanos() as u64;
+        writer.packet(&packet(0, late, &[0x45; 1500]));
+        assert!(writer.buffer.is_empty(), "the age of the oldest counts");
+        for n in 0..1000 {
+            writer.packet(&packet(0, late + n, &[0x45; 1500]));
+            assert!(writer.buffer.len() < BUFFER);
+        }
+        drop(writer);
+        assert_eq!(count(), 1006);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_remembered() {
+        // /dev/full takes an open and refuses every write with ENOSPC.
+        let error = CaptureWriter::create(Path::new("/dev/full"), &Section::default(), &taps());
+        assert!(matches!(error, Err(Error::DiskFull { .. })), "{error:?}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let (full, work) = sync_channel(4);
+        let (give_back, _spare) = channel();
+        let failure = Mutex::new(None);
+        // A file that may not be written stands for a disk that fails half-way.
+        std::fs::write(&path, b"head").unwrap();
+        for blocks in [vec![1; 4], vec![2; 4]] {
+            full.send(Work::Write(blocks)).unwrap();
+        }
+        drop(full);
+        let file = File::open(&path).unwrap();
+        write_blocks(file, 4, &work, &give_back, &failure);
+        let failure = failure.into_inner().unwrap().unwrap();
+        assert_eq!(failure.errno, Some(libc::EBADF));
+        assert_eq!(std::fs::read(&path).unwrap(), b"head");
+        assert!(failure.told(&path).to_string().contains("a.pcapng"));
+    }
+}
