@@ -1,0 +1,129 @@
+//! Statistics over replicates: descriptions of one sample, and bootstrap intervals for means,
+//! differences and ratios of means.
+//!
+//! A cell has few replicates (the paper ran five), so nothing here leans on a normal limit. Every
+//! random choice comes from a [`Seed`](fathometer_model::Seed) that the caller passes in: the same
+//! records give the same interval on every machine. Nothing here knows what was measured.
+//!
+//! - [`Summary`]: n, mean, median, standard deviation, extremes
+//! - [`Bootstrap`]: resampling, with three ways to make an interval of it
+//! - [`distributions`]: the normal and Student's t, as far as the intervals need them
+
+mod bootstrap;
+pub mod distributions;
+
+pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, Sides};
+
+/// What one sample looks like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// How many values.
+    pub n: usize,
+    /// Their arithmetic mean.
+    pub mean: f64,
+    /// The middle value, or the mean of the two middle ones.
+    pub median: f64,
+    /// The standard deviation with n - 1 in the denominator; `None` below two values.
+    pub sd: Option<f64>,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Describes a sample; `None` when it is empty or has a value that is not finite.
+    pub fn of(sample: &[f64]) -> Option<Summary> {
+        if sample.is_empty() || sample.iter().any(|v| !v.is_finite()) {
+            return None;
+        }
+        let mut sorted = sample.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Some(Summary {
+            n: sample.len(),
+            mean: mean(sample),
+            median: quantile_of_sorted(&sorted, 0.5),
+            sd: standard_deviation(sample),
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+        })
+    }
+}
+
+/// The arithmetic mean; NaN for an empty sample.
+///
+/// A sample of equal values has exactly that value as its mean, which a plain sum does not give.
+pub fn mean(sample: &[f64]) -> f64 {
+    let Some(&origin) = sample.first() else {
+        return f64::NAN;
+    };
+    origin + sample.iter().map(|v| v - origin).sum::<f64>() / sample.len() as f64
+}
+
+/// The standard deviation with n - 1 in the denominator; `None` below two values.
+pub fn standard_deviation(sample: &[f64]) -> Option<f64> {
+    if sample.len() < 2 {
+        return None;
+    }
+    let centre = mean(sample);
+    let squares: f64 = sample.iter().map(|v| (v - centre).powi(2)).sum();
+    Some((squares / (sample.len() - 1) as f64).sqrt())
+}
+
+/// The quantile at `p` of values in ascending order, by linear interpolation between order
+/// statistics: definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages", The
+/// American Statistician 50 (1996), which is NumPy's and R's default.
+///
+/// # Panics
+/// When the slice is empty.
+pub fn quantile_of_sorted(sorted: &[f64], p: f64) -> f64 {
+    let last = sorted.len() - 1;
+    let position = p.clamp(0.0, 1.0) * last as f64;
+    let below = (position.floor() as usize).min(last);
+    let above = (below + 1).min(last);
+    sorted[below] + (position - below as f64) * (sorted[above] - sorted[below])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_sample_is_described_as_numpy_describes_it() {
+        // NumPy 2.4.6: mean, median, std(ddof=1), quantile(…, 0.1) of this list.
+        let sample = [4.17, 4.09, 4.31, 4.02, 4.22];
+        let summary = Summary::of(&sample).unwrap();
+        assert_eq!(summary.n, 5);
+        assert!((summary.mean - 4.162).abs() < 1e-12);
+        assert!((summary.median - 4.17).abs() < 1e-12);
+        assert!((summary.sd.unwrap() - 0.112_561_094_522_041_66).abs() < 1e-12);
+        let mut sorted = sample;
+        sorted.sort_by(f64::total_cmp);
+        assert!((quantile_of_sorted(&sorted, 0.1) - 4.048).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_described_is_not() {
+        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
+        assert_eq!(Summary::of(&[1.0]).unwrap().sd, None);
+    }
+
+    proptest! {
+        #[test]
+        fn equal_values_have_exactly_that_mean(value in -1e9f64..1e9, n in 1usize..12) {
+            prop_assert_eq!(mean(&vec![value; n]), value);
+        }
+
+        #[test]
+        fn the_mean_and_the_median_lie_within_the_sample(
+            sample in prop::collection::vec(-1e6f64..1e6, 1..20)
+        ) {
+            let summary = Summary::of(&sample).unwrap();
+            let slack = 1e-9 * (summary.max - summary.min);
+            prop_assert!(summary.min - slack <= summary.mean && summary.mean <= summary.max + slack);
+            prop_assert!(summary.min <= summary.median && summary.median <= summary.max);
+        }
+    }
+}
