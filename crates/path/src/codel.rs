@@ -1,0 +1,104 @@
+//! Controlled delay: which packets to drop at the head of a queue (RFC 8289, section 5).
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use crate::link::{Depth, Waiting, WaitingLine};
+use crate::profile::Codel;
+
+/// CoDel's state; the queue itself belongs to the link. Names follow the RFC's pseudo-code.
+#[derive(Debug, Clone)]
+pub(crate) struct Control {
+    parameters: Codel,
+    /// No more than this many octets left behind are never a standing queue.
+    maximum_packet: u64,
+    first_above: Option<Instant>,
+    drop_next: Instant,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+impl Control {
+    pub(crate) fn new(parameters: Codel, maximum_packet: u64) -> Control {
+        Control {
+            parameters,
+            maximum_packet,
+            first_above: None,
+            drop_next: Instant::ZERO,
+            count: 0,
+            last_count: 0,
+            dropping: false,
+        }
+    }
+
+    /// Takes the next packet to clock out as the link becomes free at `now`, and hands those
+    /// that it drops on the way to `drop`.
+    pub(crate) fn dequeue<P>(
+        &mut self,
+        now: Instant,
+        line: &mut WaitingLine<P>,
+        mut drop: impl FnMut(Waiting<P>, Depth),
+    ) -> Option<Waiting<P>> {
+        let (mut head, mut may_drop) = self.take(now, line);
+        if self.dropping {
+            self.dropping = may_drop;
+            while self.dropping && now >= self.drop_next {
+                if let Some(packet) = head {
+                    drop(packet, line.depth());
+                }
+                self.count += 1;
+                (head, may_drop) = self.take(now, line);
+                self.dropping = may_drop;
+                if may_drop {
+                    self.drop_next = self.control_law(self.drop_next);
+                }
+            }
+        } else if may_drop {
+            if let Some(packet) = head {
+                drop(packet, line.depth());
+            }
+            (head, _) = self.take(now, line);
+            self.dropping = true;
+            // A queue that stood a short while ago is dropped from at the rate that controlled
+            // it then, rather than from the beginning.
+            let since_last = self.count - self.last_count;
+            let recently = now.since(self.drop_next) < 16 * self.parameters.interval;
+            self.count = if since_last > 1 && recently {
+                since_last
+            } else {
+                1
+            };
+            self.last_count = self.count;
+            self.drop_next = self.control_law(now);
+        }
+        head
+    }
+
+    /// The head of the queue, and whether the queue has stood above the target for an interval.
+    fn take<P>(&mut self, now: Instant, line: &mut WaitingLine<P>) -> (Option<Waiting<P>>, bool) {
+        let Some(head) = line.pop() else {
+            self.first_above = None;
+            return (None, false);
+        };
+        let below = now.since(head.arrived) < self.parameters.target;
+        if below || line.bytes() <= self.maximum_packet {
+            self.first_above = None;
+            return (Some(head), false);
+        }
+        let may_drop = match self.first_above {
+            Some(time) => now >= time,
+            None => {
+                self.first_above = Some(now + self.parameters.interval);
+                false
+            }
+        };
+        (Some(head), may_drop)
+    }
+
+    fn control_law(&self, time: Instant) -> Instant {
+        let gap = self.parameters.interval.as_nanos() as f64 / f64::from(self.count).sqrt();
+        time + Duration::from_nanos(gap as u64)
+    }
+}

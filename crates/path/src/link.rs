@@ -1,0 +1,495 @@
+//! One direction of a path.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use fathometer_model::{Bandwidth, Bytes, Instant, Seed};
+use serde::Serialize;
+
+use crate::Framing;
+use crate::codel::Control;
+use crate::fate::{Decisions, Fate};
+use crate::profile::{Direction, Profile, Queue};
+
+/// Room made in advance for packets that wait or travel; beyond it the queues grow.
+const ROOM: usize = 4096;
+
+/// A link that carries payloads of type `P`, usually a packet's octets.
+///
+/// The host calls [`Link::arrive`] for each packet that enters, then [`Link::deliver`] until it
+/// gives nothing, then [`Link::poll_drop`] until it gives nothing, and waits until
+/// [`Link::next_due`] or the next packet. Time must not run backwards between calls; a `now`
+/// before an earlier one counts as the earlier one.
+#[derive(Debug)]
+pub struct Link<P> {
+    rate: Option<Bandwidth>,
+    framing: Framing,
+    propagation: Duration,
+    held_back_by: Duration,
+    decisions: Decisions,
+    log: Option<Vec<Fate>>,
+    /// The latest instant that a caller told.
+    now: Instant,
+    free: Free,
+    line: WaitingLine<P>,
+    limit: Limit,
+    control: Option<Control>,
+    travelling: Travelling<P>,
+    /// The latest delivery that a later packet must not overtake; `None` when it may.
+    not_before: Option<Instant>,
+    dropped: VecDeque<Dropped<P>>,
+}
+
+/// What became of a packet as it arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival<P> {
+    /// It is on its way, or waits for the link.
+    Accepted {
+        /// Its number in this direction, from 0.
+        index: u64,
+        /// What it found waiting.
+        depth: Depth,
+    },
+    /// It ends here.
+    Dropped(Dropped<P>),
+}
+
+/// What waits for the link, without the packet being clocked out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Depth {
+    /// Packets.
+    pub packets: u32,
+    /// Octets of IP packets.
+    pub bytes: Bytes,
+}
+
+/// A packet that ended on the way.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Dropped<P> {
+    /// Its number in this direction, from 0.
+    pub index: u64,
+    /// Why.
+    pub reason: DropReason,
+    /// When: on arrival, or as it would have left the queue.
+    pub at: Instant,
+    /// What waited at that moment, itself not counted.
+    pub depth: Depth,
+    /// The octets of the IP packet.
+    pub length: u32,
+    /// What it carried.
+    pub payload: P,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropReason {
+    /// There was no room in the queue.
+    QueueFull,
+    /// Lost by chance.
+    Loss,
+    /// Its number is on the profile's drop list.
+    DropList,
+    /// Dropped by CoDel at the head of the queue.
+    Codel,
+}
+
+impl DropReason {
+    /// All of them.
+    pub const ALL: [DropReason; 4] = [
+        DropReason::QueueFull,
+        DropReason::Loss,
+        DropReason::DropList,
+        DropReason::Codel,
+    ];
+
+    /// The word that certificates and captures use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::QueueFull => "queue-full",
+            DropReason::Loss => "loss",
+            DropReason::DropList => "drop-list",
+            DropReason::Codel => "codel",
+        }
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A packet at the far end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Delivery<P> {
+    /// Its number in this direction, from 0.
+    pub index: u64,
+    /// When it entered.
+    pub arrived: Instant,
+    /// When it is due; the host's clock may say later.
+    pub scheduled: Instant,
+    /// How often to hand it over: 2 for a duplicated packet.
+    pub copies: u8,
+    /// The octets of the IP packet.
+    pub length: u32,
+    /// What it carries.
+    pub payload: P,
+}
+
+impl<P> Link<P> {
+    /// A link at rest.
+    pub fn new(profile: &Profile, direction: Direction, seed: Seed) -> Link<P> {
+        let one_way = profile.direction(direction);
+        let may_reorder = one_way.jitter.is_some_and(|jitter| jitter.reorders);
+        let (limit, control) = match one_way.queue {
+            Queue::Packets(packets) => (Limit::Packets(packets as usize), None),
+            Queue::Bytes(bytes) => (Limit::Bytes(bytes), None),
+            Queue::Codel(codel) => (
+                Limit::Packets(codel.packets as usize),
+                Some(Control::new(codel, u64::from(profile.mtu))),
+            ),
+        };
+        let room = match limit {
+            Limit::Packets(packets) => packets.min(ROOM),
+            Limit::Bytes(_) => ROOM,
+        };
+        Link {
+            rate: one_way.rate,
+            framing: one_way.framing,
+            propagation: one_way.propagation,
+            held_back_by: one_way
+                .reorder
+                .map_or(Duration::ZERO, |reorder| reorder.extra),
+            decisions: Decisions::new(one_way, direction, seed),
+            log: None,
+            now: Instant::ZERO,
+            free: Free::default(),
+            line: WaitingLine::with_room(room),
+            limit,
+            control,
+            travelling: if may_reorder || one_way.reorder.is_some() {
+                Travelling::ByTime(BinaryHeap::with_capacity(ROOM))
+            } else {
+                Travelling::InOrder(VecDeque::with_capacity(ROOM))
+            },
+            not_before: (!may_reorder).then_some(Instant::ZERO),
+            dropped: VecDeque::new(),
+        }
+    }
+
+    /// Keeps every decision of chance from here on, for [`Link::log`].
+    pub fn keep_log(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
+    /// The decisions kept so far, packet by packet; empty unless [`Link::keep_log`] was called.
+    pub fn log(&self) -> &[Fate] {
+        self.log.as_deref().unwrap_or_default()
+    }
+
+    /// A packet of `length` octets (the IP packet, without framing) enters at `now`.
+    pub fn arrive(&mut self, now: Instant, length: u32, payload: P) -> Arrival<P> {
+        self.advance(now);
+        let now = self.now;
+        let (index, fate) = self.decisions.decide();
+        if let Some(log) = &mut self.log {
+            log.push(fate);
+        }
+        let depth = self.line.depth();
+        let reason = fate.lost.or_else(|| {
+            let busy = self.rate.is_some() && !self.free.is_free(now);
+            (busy && !self.limit.admits(&self.line, length)).then_some(DropReason::QueueFull)
+        });
+        if let Some(reason) = reason {
+            return Arrival::Dropped(Dropped {
+                index,
+                reason,
+                at: now,
+                depth,
+                length,
+                payload,
+            });
+        }
+        let packet = Waiting {
+            index,
+            arrived: now,
+            length,
+            fate,
+            payload,
+        };
+        if self.rate.is_none() {
+            self.send(now, packet);
+        } else {
+            self.line.push(packet);
+            self.advance(now);
+        }
+        Arrival::Accepted { index, depth }
+    }
+
+    /// When the host must call [`Link::deliver`] again; `None` when nothing is on the way. Where
+    /// packets may overtake each other it may find nothing to deliver then.
+    pub fn next_due(&self) -> Option<Instant> {
+        let due = self.travelling.next_due();
+        match &self.travelling {
+            // What still waits for the link comes after what has been clocked out.
+            Travelling::InOrder(_) => due,
+            Travelling::ByTime(_) if self.line.packets.is_empty() => due,
+            Travelling::ByTime(_) => {
+                let free = self.free.rounded_up();
+                Some(due.map_or(free, |due| due.min(free)))
+            }
+        }
+    }
+
+    /// The next packet that is due at or before `now`.
+    pub fn deliver(&mut self, now: Instant) -> Option<Delivery<P>> {
+        self.advance(now);
+        if self.travelling.next_due()? > self.now {
+            return None;
+        }
+        self.travelling.pop()
+    }
+
+    /// A packet that the queue dropped after accepting it.
+    pub fn poll_drop(&mut self) -> Option<Dropped<P>> {
+        self.dropped.pop_front()
+    }
+
+    /// Packets that wait or travel.
+    pub fn in_transit(&self) -> usize {
+        self.line.packets.len() + self.travelling.len()
+    }
+
+    /// Clocks out what the link had time for until `now`.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some(head) = self.line.packets.front() {
+            if !self.free.is_free(self.now) {
+                return;
+            }
+            // The link takes its next packet the moment it is free, not when the host looks.
+            let taken = self.free.no_earlier_than(head.arrived);
+            let next = match &mut self.control {
+                None => self.line.pop(),
+                Some(control) => {
+                    let dropped = &mut self.dropped;
+                    control.dequeue(taken, &mut self.line, |packet, depth| {
+                        dropped.push_back(Dropped {
+                            index: packet.index,
+                            reason: DropReason::Codel,
+                            at: taken,
+                            depth,
+                            length: packet.length,
+                            payload: packet.payload,
+                        });
+                    })
+                }
+            };
+            let Some(packet) = next else { return };
+            let rate = self.rate.expect("without a rate nothing waits");
+            let bits = 8 * self.framing.on_link(packet.length);
+            let departed = self.free.occupy(packet.arrived, bits, rate);
+            self.send(departed, packet);
+        }
+    }
+
+    /// Starts a packet's propagation as its last bit leaves the link at `departed`.
+    fn send(&mut self, departed: Instant, packet: Waiting<P>) {
+        let base = departed + self.propagation;
+        let jittered = if packet.fate.jitter_ns >= 0 {
+            base + Duration::from_nanos(packet.fate.jitter_ns as u64)
+        } else {
+            let earlier = packet.fate.jitter_ns.unsigned_abs();
+            Instant::from_nanos(base.as_nanos().saturating_sub(earlier)).max(departed)
+        };
+        let scheduled = if packet.fate.held_back {
+            jittered + self.held_back_by
+        } else if let Some(not_before) = &mut self.not_before {
+            *not_before = jittered.max(*not_before);
+            *not_before
+        } else {
+            jittered
+        };
+        self.travelling.push(Delivery {
+            index: packet.index,
+            arrived: packet.arrived,
+            scheduled,
+            copies: if packet.fate.duplicated { 2 } else { 1 },
+            length: packet.length,
+            payload: packet.payload,
+        });
+    }
+}
+
+/// When the link is free, to a fraction of a nanosecond: `whole` and `part` of `rate` parts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Free {
+    whole: u64,
+    part: u64,
+}
+
+impl Free {
+    fn is_free(self, now: Instant) -> bool {
+        self.whole < now.as_nanos() || (self.whole == now.as_nanos() && self.part == 0)
+    }
+
+    /// The first whole nanosecond at which the link is free.
+    fn rounded_up(self) -> Instant {
+        Instant::from_nanos(self.whole + u64::from(self.part > 0))
+    }
+
+    fn no_earlier_than(self, arrived: Instant) -> Instant {
+        self.rounded_up().max(arrived)
+    }
+
+    /// Clocks out `bits` for a packet that arrived at `arrived`; says when the last one left,
+    /// rounded up to a nanosecond.
+    fn occupy(&mut self, arrived: Instant, bits: u64, rate: Bandwidth) -> Instant {
+        if self.is_free(arrived) {
+            *self = Free {
+                whole: arrived.as_nanos(),
+                part: 0,
+            };
+        }
+        // At most 70 000 octets a packet and 10^15 bit/s: the sum stays below 2^63.
+        let rate = rate.as_bits_per_second();
+        let parts = bits * 1_000_000_000 + self.part;
+        self.whole += parts / rate;
+        self.part = parts % rate;
+        self.rounded_up()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    Packets(usize),
+    Bytes(u64),
+}
+
+impl Limit {
+    fn admits<P>(self, line: &WaitingLine<P>, length: u32) -> bool {
+        match self {
+            Limit::Packets(packets) => line.packets.len() < packets,
+            Limit::Bytes(bytes) => line.bytes + u64::from(length) <= bytes,
+        }
+    }
+}
+
+/// A packet that waits for the link.
+#[derive(Debug)]
+pub(crate) struct Waiting<P> {
+    pub(crate) arrived: Instant,
+    index: u64,
+    length: u32,
+    fate: Fate,
+    payload: P,
+}
+
+/// Packets that wait for the link, first come first served.
+#[derive(Debug)]
+pub(crate) struct WaitingLine<P> {
+    packets: VecDeque<Waiting<P>>,
+    bytes: u64,
+}
+
+impl<P> WaitingLine<P> {
+    fn with_room(packets: usize) -> WaitingLine<P> {
+        WaitingLine {
+            packets: VecDeque::with_capacity(packets),
+            bytes: 0,
+        }
+    }
+
+    /// IP octets waiting.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Waiting<P>> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.length);
+        Some(packet)
+    }
+
+    fn push(&mut self, packet: Waiting<P>) {
+        self.bytes += u64::from(packet.length);
+        self.packets.push_back(packet);
+    }
+
+    pub(crate) fn depth(&self) -> Depth {
+        Depth {
+            packets: self.packets.len() as u32,
+            bytes: Bytes(self.bytes),
+        }
+    }
+}
+
+/// Packets in propagation. In order, unless the profile lets one overtake another.
+#[derive(Debug)]
+enum Travelling<P> {
+    InOrder(VecDeque<Delivery<P>>),
+    ByTime(BinaryHeap<Reverse<ByTime<P>>>),
+}
+
+impl<P> Travelling<P> {
+    fn push(&mut self, packet: Delivery<P>) {
+        match self {
+            Travelling::InOrder(queue) => queue.push_back(packet),
+            Travelling::ByTime(heap) => heap.push(Reverse(ByTime(packet))),
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        match self {
+            Travelling::InOrder(queue) => queue.front().map(|packet| packet.scheduled),
+            Travelling::ByTime(heap) => heap.peek().map(|packet| packet.0.0.scheduled),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Delivery<P>> {
+        match self {
+            Travelling::InOrder(queue) => queue.pop_front(),
+            Travelling::ByTime(heap) => heap.pop().map(|packet| packet.0.0),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Travelling::InOrder(queue) => queue.len(),
+            Travelling::ByTime(heap) => heap.len(),
+        }
+    }
+}
+
+/// Orders deliveries by time, then by number.
+#[derive(Debug)]
+struct ByTime<P>(Delivery<P>);
+
+impl<P> ByTime<P> {
+    fn key(&self) -> (Instant, u64) {
+        (self.0.scheduled, self.0.index)
+    }
+}
+
+impl<P> PartialEq for ByTime<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<P> Eq for ByTime<P> {}
+
+impl<P> PartialOrd for ByTime<P> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<P> Ord for ByTime<P> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}

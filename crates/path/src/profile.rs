@@ -1,0 +1,597 @@
+//! Profiles: what a path is, as TOML files of the folder `paths` or of the user.
+//!
+//! ```toml
+//! name = "example"
+//! source = "where the figures come from"
+//! mtu = 1500
+//!
+//! [both]                      # what the directions share; [up] and [down] override key by key
+//! propagation = "45ms"        # one way
+//! framing = "ethernet"        # none, ethernet, ppp, atm-aal5 or { fixed = 4 }
+//! queue = { packets = 100 }   # or { bytes = 64000 }, or
+//!                             # { codel = { target = "5ms", interval = "100ms", packets = 1000 } }
+//! [up]
+//! rate = "1Mbit/s"            # absent: no serialisation at all
+//!
+//! [down]
+//! rate = "5Mbit/s"
+//! loss = { independent = 0.01 }   # or { gilbert-elliott = { p = 0.01, r = 0.3, h = 0, k = 1 } }
+//! drop-list = [3, "10-14"]        # packet numbers from 0, ranges with both ends
+//! jitter = { distribution = "normal", amount = "2ms", reorders = false }
+//! reorder = { probability = 0.01, extra = "5ms" }
+//! duplicate = 0.001
+//! ```
+//!
+//! Unknown keys are refused; every error names its line.
+
+use std::fmt;
+use std::time::Duration;
+
+use fathometer_model::{Bandwidth, Probability};
+use serde::{Deserialize, Serialize};
+
+use crate::{DropList, Framing};
+
+/// The profiles of the folder `paths`, by name.
+const SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
+
+/// The waiting room of a profile that states none.
+const DEFAULT_QUEUE_PACKETS: u32 = 1000;
+
+/// A path between a client and a server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Profile {
+    /// A word to name it by.
+    pub name: String,
+    /// Where the figures come from, and which are assumed.
+    pub source: String,
+    /// The largest IP packet, in octets; the hosts' devices are set to it.
+    pub mtu: u32,
+    /// From the client to the server.
+    pub up: DirectionProfile,
+    /// From the server to the client.
+    pub down: DirectionProfile,
+}
+
+/// One direction of a path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct DirectionProfile {
+    /// The link's rate, framing included; `None` for a link that takes no time to clock out.
+    pub rate: Option<Bandwidth>,
+    /// One-way delay after the last bit has been clocked out.
+    #[serde(with = "crate::duration")]
+    pub propagation: Duration,
+    /// What the link adds to each packet.
+    pub framing: Framing,
+    /// Where packets wait for the link.
+    pub queue: Queue,
+    /// Packets lost by chance.
+    pub loss: Option<LossModel>,
+    /// Packets lost by number.
+    pub drop_list: DropList,
+    /// Variation of the propagation.
+    pub jitter: Option<Jitter>,
+    /// Packets held back so that later ones overtake them.
+    pub reorder: Option<Reorder>,
+    /// The probability that a packet is delivered twice.
+    pub duplicate: Probability,
+}
+
+/// The waiting room before the link. The packet being clocked out is not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// Drop-tail: a packet that finds so many others waiting is dropped.
+    Packets(u32),
+    /// Drop-tail: a packet is dropped that would bring the waiting IP octets above this.
+    Bytes(u64),
+    /// Controlled delay (RFC 8289).
+    Codel(Codel),
+}
+
+/// CoDel's parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Codel {
+    /// The standing delay it aims at.
+    #[serde(with = "crate::duration", default = "codel_target")]
+    pub target: Duration,
+    /// How long the delay must stand above the target before it acts.
+    #[serde(with = "crate::duration", default = "codel_interval")]
+    pub interval: Duration,
+    /// The waiting room behind it, in packets; what does not fit is dropped on arrival.
+    pub packets: u32,
+}
+
+fn codel_target() -> Duration {
+    Duration::from_millis(5)
+}
+
+fn codel_interval() -> Duration {
+    Duration::from_millis(100)
+}
+
+/// Loss by chance, before the queue: a lost packet takes no link time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossModel {
+    /// Each packet with the same probability, whatever happened to others.
+    Independent(Probability),
+    /// In bursts.
+    GilbertElliott(GilbertElliott),
+}
+
+/// The two-state loss model of Gilbert (1960) and Elliott (1963). It starts in the good state and
+/// may change state with each packet, before that packet's fate is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GilbertElliott {
+    /// The probability of turning bad.
+    pub p: Probability,
+    /// The probability of turning good again.
+    pub r: Probability,
+    /// The probability that a packet survives the bad state; 0 when not stated.
+    #[serde(default)]
+    pub h: Probability,
+    /// The probability that a packet survives the good state; 1 when not stated.
+    #[serde(default = "certain")]
+    pub k: Probability,
+}
+
+fn certain() -> Probability {
+    Probability::new(1.0).expect("1 is a probability")
+}
+
+/// Variation of the propagation from packet to packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jitter {
+    /// Its shape.
+    pub distribution: Distribution,
+    /// Its size: the width of the uniform, the standard deviation of the normal.
+    #[serde(with = "crate::duration")]
+    pub amount: Duration,
+    /// Whether a packet may overtake another; when not, it waits for the one before.
+    #[serde(default)]
+    pub reorders: bool,
+}
+
+/// The shape of the jitter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
+    /// Added to the propagation: uniform from 0 to the amount.
+    Uniform,
+    /// Around the propagation: the sum of twelve uniform draws, which is normal but for its
+    /// tails, which end at six standard deviations. A delay never falls below 0.
+    Normal,
+}
+
+/// Packets held back.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reorder {
+    /// How many of them.
+    pub probability: Probability,
+    /// How much longer they travel; they hold up nobody.
+    #[serde(with = "crate::duration")]
+    pub extra: Duration,
+}
+
+/// One of a path's directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+impl Direction {
+    /// `up` or `down`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        }
+    }
+}
+
+/// Why a profile could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// Not TOML, or not a profile; the message shows the line.
+    #[error("{file} is not a path profile: {error}")]
+    Malformed {
+        /// The file, as the caller named it.
+        file: String,
+        /// What is wrong, and where.
+        error: toml::de::Error,
+    },
+    /// A value that the machine cannot work with.
+    #[error("{file} is not a path profile: {problem}")]
+    Unusable {
+        /// The file, as the caller named it.
+        file: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// No profile of this name is shipped.
+    #[error("no path profile is called {name:?}; there are {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+}
+
+impl Profile {
+    /// Reads a profile. `file` names it in errors.
+    pub fn from_toml(text: &str, file: &str) -> Result<Profile, ProfileError> {
+        let parsed: Text = toml::from_str(text).map_err(|error| ProfileError::Malformed {
+            file: file.to_owned(),
+            error,
+        })?;
+        parsed.resolve().map_err(|problem| ProfileError::Unusable {
+            file: file.to_owned(),
+            problem,
+        })
+    }
+
+    /// A profile of the folder `paths`, by name.
+    pub fn shipped(name: &str) -> Result<Profile, ProfileError> {
+        let (file, text) = SHIPPED
+            .iter()
+            .find(|(known, _)| *known == name)
+            .ok_or_else(|| ProfileError::Unknown {
+                name: name.to_owned(),
+                known: Profile::shipped_names().collect::<Vec<_>>().join(", "),
+            })?;
+        Profile::from_toml(text, &format!("paths/{file}.toml"))
+    }
+
+    /// The names of the profiles in the folder `paths`, in alphabetical order.
+    pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// One of its directions.
+    pub fn direction(&self, direction: Direction) -> &DirectionProfile {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    /// The round-trip time of an infinitely small packet: propagation both ways.
+    pub fn round_trip(&self) -> Duration {
+        self.up.propagation + self.down.propagation
+    }
+}
+
+/// One line: rates, one-way delays, and what is out of the ordinary.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.up == self.down {
+            write!(f, "{}: {} each way", self.name, self.up)
+        } else {
+            write!(f, "{}: up {}; down {}", self.name, self.up, self.down)
+        }
+    }
+}
+
+impl fmt::Display for DirectionProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rate {
+            Some(rate) => write!(f, "{rate}")?,
+            None => f.write_str("no rate limit")?,
+        }
+        write!(f, ", {} one way", crate::duration::format(self.propagation))?;
+        if self.rate.is_some() {
+            match self.framing {
+                Framing::None => f.write_str(", no framing")?,
+                Framing::Ethernet => f.write_str(", Ethernet framing")?,
+                Framing::Ppp => f.write_str(", PPP framing")?,
+                Framing::AtmAal5 => f.write_str(", ATM AAL5 framing")?,
+                Framing::Fixed(extra) => write!(f, ", {extra} B framing")?,
+            }
+            match self.queue {
+                Queue::Packets(packets) => write!(f, ", queue {packets} packets")?,
+                Queue::Bytes(bytes) => write!(f, ", queue {bytes} B")?,
+                Queue::Codel(codel) => write!(f, ", CoDel {} packets", codel.packets)?,
+            }
+        }
+        match self.loss {
+            Some(LossModel::Independent(p)) => write!(f, ", loss {} %", p.value() * 100.0)?,
+            Some(LossModel::GilbertElliott(_)) => f.write_str(", burst loss")?,
+            None => {}
+        }
+        for (present, what) in [
+            (!self.drop_list.is_empty(), "drop list"),
+            (self.jitter.is_some(), "jitter"),
+            (self.reorder.is_some(), "reordering"),
+            (self.duplicate != Probability::ZERO, "duplication"),
+        ] {
+            if present {
+                write!(f, ", {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    name: String,
+    source: String,
+    #[serde(default = "ethernet_mtu")]
+    mtu: u32,
+    #[serde(default)]
+    both: DirectionText,
+    #[serde(default)]
+    up: DirectionText,
+    #[serde(default)]
+    down: DirectionText,
+}
+
+fn ethernet_mtu() -> u32 {
+    1500
+}
+
+#[derive(Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct DirectionText {
+    rate: Option<Bandwidth>,
+    #[serde(default, deserialize_with = "crate::duration::optional::deserialize")]
+    propagation: Option<Duration>,
+    framing: Option<Framing>,
+    queue: Option<Queue>,
+    loss: Option<LossModel>,
+    drop_list: Option<DropList>,
+    jitter: Option<Jitter>,
+    reorder: Option<Reorder>,
+    duplicate: Option<Probability>,
+}
+
+impl Text {
+    fn resolve(self) -> Result<Profile, String> {
+        if self.name.is_empty() || !self.name.chars().all(is_name_char) {
+            return Err(format!(
+                "its name is {:?}: write lower-case letters, digits and hyphens",
+                self.name
+            ));
+        }
+        if self.source.trim().is_empty() {
+            return Err("its source is empty: say where the figures come from".to_owned());
+        }
+        // Below 1280 octets IPv6 does not work at all; above 65 535 there is no packet.
+        if !(1280..=65_535).contains(&self.mtu) {
+            return Err(format!("its mtu is {}: write 1280 to 65535", self.mtu));
+        }
+        let up = self.up.over(self.both.clone()).resolve("up", self.mtu)?;
+        let down = self.down.over(self.both).resolve("down", self.mtu)?;
+        Ok(Profile {
+            name: self.name,
+            source: self.source,
+            mtu: self.mtu,
+            up,
+            down,
+        })
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'
+}
+
+impl DirectionText {
+    fn over(self, base: DirectionText) -> DirectionText {
+        DirectionText {
+            rate: self.rate.or(base.rate),
+            propagation: self.propagation.or(base.propagation),
+            framing: self.framing.or(base.framing),
+            queue: self.queue.or(base.queue),
+            loss: self.loss.or(base.loss),
+            drop_list: self.drop_list.or(base.drop_list),
+            jitter: self.jitter.or(base.jitter),
+            reorder: self.reorder.or(base.reorder),
+            duplicate: self.duplicate.or(base.duplicate),
+        }
+    }
+
+    fn resolve(self, direction: &str, mtu: u32) -> Result<DirectionProfile, String> {
+        let queue = self.queue.unwrap_or(Queue::Packets(DEFAULT_QUEUE_PACKETS));
+        if let Queue::Bytes(bytes) = queue
+            && bytes < u64::from(mtu)
+        {
+            return Err(format!(
+                "{direction}: its queue of {bytes} B has no room for a packet of {mtu} B"
+            ));
+        }
+        // An hour is far beyond any path, and keeps every sum of instants within its range.
+        let longest = Duration::from_secs(3600);
+        let propagation = self.propagation.unwrap_or_default();
+        let jitter = self.jitter.map_or(Duration::ZERO, |jitter| jitter.amount);
+        let extra = self.reorder.map_or(Duration::ZERO, |reorder| reorder.extra);
+        if [propagation, jitter, extra]
+            .into_iter()
+            .any(|time| time > longest)
+        {
+            return Err(format!("{direction}: a delay is above an hour"));
+        }
+        Ok(DirectionProfile {
+            rate: self.rate,
+            propagation,
+            framing: self.framing.unwrap_or_default(),
+            queue,
+            loss: self.loss,
+            drop_list: self.drop_list.unwrap_or_default(),
+            jitter: self.jitter,
+            reorder: self.reorder,
+            duplicate: self.duplicate.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shipped_profiles_are_whole_and_named_as_their_files() {
+        let names: Vec<&str> = Profile::shipped_names().collect();
+        for name in [
+            "ideal",
+            "lan",
+            "wan",
+            "ppp",
+            "leucht15-tokyo",
+            "cable",
+            "dial",
+        ] {
+            assert!(names.contains(&name), "{name} is missing");
+        }
+        for name in names {
+            let profile = Profile::shipped(name).unwrap();
+            assert_eq!(profile.name, name);
+            assert!(profile.source.len() > 20, "{name} has no proper source");
+        }
+    }
+
+    #[test]
+    fn published_figures_are_kept() {
+        for (name, down, up, round_trip_ms) in [
+            ("cable", 5_000, 1_000, 28),
+            ("dsl", 1_500, 384, 50),
+            ("3g", 1_600, 768, 300),
+            ("3gfast", 1_600, 768, 150),
+            ("3gslow", 400, 400, 400),
+            ("4g", 9_000, 9_000, 170),
+            ("lte", 12_000, 12_000, 70),
+            ("2g", 280, 256, 800),
+            ("edge", 240, 200, 840),
+            ("dial", 49, 30, 120),
+            ("fios", 20_000, 5_000, 4),
+        ] {
+            let profile = Profile::shipped(name).unwrap();
+            let kbits = |rate: Option<Bandwidth>| rate.unwrap().as_bits_per_second() / 1000;
+            assert_eq!(kbits(profile.down.rate), down, "{name}");
+            assert_eq!(kbits(profile.up.rate), up, "{name}");
+            assert_eq!(
+                profile.round_trip(),
+                Duration::from_millis(round_trip_ms),
+                "{name}"
+            );
+        }
+        for (name, micros) in [
+            ("wan", 90_000),
+            ("ppp", 150_000),
+            ("leucht15-amsterdam", 300),
+            ("leucht15-frankfurt", 7_000),
+            ("leucht15-north-carolina", 150_000),
+            ("leucht15-tokyo", 280_000),
+        ] {
+            let profile = Profile::shipped(name).unwrap();
+            assert_eq!(
+                profile.round_trip(),
+                Duration::from_micros(micros),
+                "{name}"
+            );
+        }
+        assert!(Profile::shipped("lan").unwrap().round_trip() < Duration::from_millis(1));
+    }
+
+    #[test]
+    fn directions_override_what_they_share() {
+        let profile = Profile::from_toml(
+            r#"
+            name = "example"
+            source = "made up for this test"
+            [both]
+            propagation = "45ms"
+            framing = { fixed = 4 }
+            queue = { codel = { packets = 100 } }
+            loss = { gilbert-elliott = { p = 0.01, r = 0.3 } }
+            drop-list = [3, "10-14", 15, 4]
+            jitter = { distribution = "normal", amount = "2ms" }
+            [up]
+            rate = "1Mbit/s"
+            propagation = "5ms"
+            loss = { independent = 0.5 }
+            [down]
+            rate = "5Mbit/s"
+            "#,
+            "example.toml",
+        )
+        .unwrap();
+        assert_eq!(profile.up.propagation, Duration::from_millis(5));
+        assert_eq!(profile.down.propagation, Duration::from_millis(45));
+        assert_eq!(profile.up.drop_list, DropList::new(vec![(3, 4), (10, 15)]));
+        assert!(matches!(profile.up.loss, Some(LossModel::Independent(p)) if p.value() == 0.5));
+        assert!(
+            matches!(profile.down.loss, Some(LossModel::GilbertElliott(g)) if g.k.value() == 1.0)
+        );
+        assert!(
+            matches!(profile.up.queue, Queue::Codel(c) if c.target == Duration::from_millis(5))
+        );
+        assert_eq!(profile.mtu, 1500);
+    }
+
+    #[test]
+    fn mistakes_are_shown_where_they_are() {
+        let head = "name = \"x\"\nsource = \"a test\"\n[up]\n";
+        for (line, what) in [
+            ("bandwidth = \"1Mbit/s\"", "unknown field `bandwidth`"),
+            ("rate = \"1MB\"", "bandwidth"),
+            ("propagation = 45", "string"),
+            ("propagation = \"45\"", "duration"),
+            ("framing = \"token-ring\"", "unknown variant `token-ring`"),
+            ("queue = { packets = -1 }", "-1"),
+            ("loss = { independent = 1.5 }", "probability"),
+            (
+                "loss = { gilbert-elliott = { p = 0.1 } }",
+                "missing field `r`",
+            ),
+            ("drop-list = [\"9-3\"]", "packet number"),
+            (
+                "jitter = { distribution = \"pareto\", amount = \"1ms\" }",
+                "pareto",
+            ),
+            (
+                "reorder = { probability = 0.1, extra = \"1ms\", more = 1 }",
+                "more",
+            ),
+        ] {
+            let error = Profile::from_toml(&format!("{head}{line}\n"), "x.toml")
+                .expect_err(line)
+                .to_string();
+            assert!(error.contains("line 4"), "{line}: {error}");
+            assert!(error.contains(what), "{line}: {error}");
+        }
+        for (text, what) in [
+            ("name = \"x\"", "source"),
+            ("name = \"X y\"\nsource = \"s\"", "name"),
+            ("name = \"x\"\nsource = \" \"", "source"),
+            ("name = \"x\"\nsource = \"s\"\nmtu = 576", "mtu"),
+            (
+                "name = \"x\"\nsource = \"s\"\nboth.queue = { bytes = 100 }",
+                "queue",
+            ),
+            (
+                "name = \"x\"\nsource = \"s\"\nboth.propagation = \"2000000s\"",
+                "hour",
+            ),
+        ] {
+            let error = Profile::from_toml(text, "x.toml")
+                .expect_err(text)
+                .to_string();
+            assert!(error.contains(what), "{text}: {error}");
+        }
+        let error = Profile::shipped("lann").unwrap_err().to_string();
+        assert!(error.contains("lan,"), "{error}");
+    }
+}
