@@ -1,6 +1,7 @@
 //! What can go wrong when asking Linux, and what to do about it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why a request to the system failed. Messages are fragments that fit "failed to …: {error}".
@@ -52,6 +53,15 @@ pub enum Error {
     DiskFull {
         /// The file that was being written.
         path: PathBuf,
+    },
+    /// Somebody else listens there.
+    #[error(
+        "{address} is already in use: choose another port, or find who has it with \
+         `ss -ltnp sport = :{}`", address.port()
+    )]
+    PortTaken {
+        /// The address wanted.
+        address: SocketAddr,
     },
     /// A name does not fit where the kernel must store it.
     #[error("{name:?} is not a valid {what}")]

@@ -6,13 +6,18 @@
 //!
 //! - [`clock`], [`wait`]: time, and waiting for it
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
+//! - [`socket`], [`tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
+//! - [`signal`]: the user's wish to end
 
 pub mod clock;
 pub mod error;
 pub mod namespace;
 pub mod netlink;
 pub mod pcapng;
+pub mod signal;
+pub mod socket;
+pub mod tcp_info;
 pub mod tun;
 pub mod wait;
 
@@ -20,5 +25,8 @@ pub use clock::Clock;
 pub use error::{Error, Result};
 pub use namespace::Namespace;
 pub use pcapng::CaptureWriter;
+pub use signal::Interrupt;
+pub use socket::SocketOptions;
+pub use tcp_info::{TcpInfo, tcp_info};
 pub use tun::Tun;
 pub use wait::{Interest, Readiness, Waiter, Waker};

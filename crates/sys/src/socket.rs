@@ -1,0 +1,454 @@
+//! TCP sockets with every knob of an experiment, and what the kernel knows about them.
+//!
+//! Sockets belong to the namespace of the thread that makes them, for good; other threads may use
+//! them. All are non-blocking, and come as the standard library's types. Which option is set when,
+//! and why, is the caller's business.
+
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use fathometer_model::Failure;
+
+use crate::error::{Doing, Result, check};
+
+/// What is set on a socket before it listens or connects. `None` leaves the kernel's default. A
+/// listening socket hands its options on to the connections it accepts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// `TCP_NODELAY`: whether Nagle's algorithm is off.
+    pub no_delay: Option<bool>,
+    /// `TCP_QUICKACK`: see [`set_quick_ack`]. Not handed on by a listening socket.
+    pub quick_ack: Option<bool>,
+    /// `TCP_MAXSEG`: the largest segment announced and sent, in octets.
+    pub max_segment_bytes: Option<u32>,
+    /// `TCP_WINDOW_CLAMP`: the largest receive window advertised, in octets. The kernel lifts it
+    /// to half of `SOCK_MIN_RCVBUF`, 1152 octets or so, when lower.
+    pub window_clamp_bytes: Option<u32>,
+    /// `SO_RCVBUF`, in octets. The kernel doubles it for its own overhead, bounds it by
+    /// `net.core.rmem_max` and stops tuning the buffer.
+    pub receive_buffer_bytes: Option<u32>,
+    /// `SO_SNDBUF`, in octets. Doubled, bounded by `net.core.wmem_max`, no longer tuned.
+    pub send_buffer_bytes: Option<u32>,
+    /// `TCP_NOTSENT_LOWAT`: a socket is writable while less than this waits unsent, in octets.
+    pub not_sent_low_water_bytes: Option<u32>,
+    /// `SO_REUSEPORT`: several sockets listen on one port and share its connections.
+    pub reuse_port: bool,
+    /// `TCP_CONGESTION`: the name of a congestion control.
+    pub congestion_control: Option<String>,
+}
+
+impl SocketOptions {
+    /// Sets the options on a socket.
+    pub fn apply(&self, socket: impl AsFd) -> Result<()> {
+        let socket = socket.as_fd();
+        let flags = [
+            (libc::TCP_NODELAY, self.no_delay, "TCP_NODELAY"),
+            (libc::TCP_QUICKACK, self.quick_ack, "TCP_QUICKACK"),
+        ];
+        for (option, value, name) in flags {
+            if let Some(value) = value {
+                set(socket, libc::IPPROTO_TCP, option, value.into())
+                    .doing(format!("set {name}"))?;
+            }
+        }
+        let sizes = [
+            (
+                libc::IPPROTO_TCP,
+                libc::TCP_MAXSEG,
+                self.max_segment_bytes,
+                "TCP_MAXSEG",
+            ),
+            (
+                libc::IPPROTO_TCP,
+                libc::TCP_WINDOW_CLAMP,
+                self.window_clamp_bytes,
+                "TCP_WINDOW_CLAMP",
+            ),
+            (
+                libc::SOL_SOCKET,
+                libc::SO_RCVBUF,
+                self.receive_buffer_bytes,
+                "SO_RCVBUF",
+            ),
+            (
+                libc::SOL_SOCKET,
+                libc::SO_SNDBUF,
+                self.send_buffer_bytes,
+                "SO_SNDBUF",
+            ),
+            (
+                libc::IPPROTO_TCP,
+                libc::TCP_NOTSENT_LOWAT,
+                self.not_sent_low_water_bytes,
+                "TCP_NOTSENT_LOWAT",
+            ),
+        ];
+        for (level, option, value, name) in sizes {
+            if let Some(value) = value {
+                let value = i32::try_from(value).unwrap_or(i32::MAX);
+                set(socket, level, option, value).doing(format!("set {name} to {value}"))?;
+            }
+        }
+        if self.reuse_port {
+            set(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).doing("set SO_REUSEPORT")?;
+        }
+        if let Some(name) = &self.congestion_control {
+            set_bytes(
+                socket,
+                libc::IPPROTO_TCP,
+                libc::TCP_CONGESTION,
+                name.as_bytes(),
+            )
+            .doing(format!("set congestion control {name}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Listens on an address, in the calling thread's namespace. `backlog` is the most connections
+/// that may wait to be accepted; the kernel bounds it by `net.core.somaxconn`.
+///
+/// An IPv6 address takes IPv6 alone.
+pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Result<TcpListener> {
+    let socket = open(address)?;
+    options.apply(&socket)?;
+    // A port whose old connections are in TIME_WAIT is free for a new server.
+    set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).doing("set SO_REUSEADDR")?;
+    if address.is_ipv6() {
+        set(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1).doing("set IPV6_V6ONLY")?;
+    }
+    bind(&socket, address)?;
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })
+        .doing(format!("listen on {address}"))?;
+    Ok(TcpListener::from(socket))
+}
+
+/// Begins to connect, in the calling thread's namespace, without waiting. When the socket becomes
+/// writable, [`TcpStream::take_error`] tells how it went.
+///
+/// With a `source`, its address and, unless zero, its port are used. A failure that is known at
+/// once (no route, no port left) is returned as the kernel puts it, for [`classify`].
+pub fn connect(
+    address: SocketAddr,
+    source: Option<SocketAddr>,
+    options: &SocketOptions,
+) -> io::Result<TcpStream> {
+    let plain = |error: crate::Error| match error.errno() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::other(error),
+    };
+    let socket = open(address).map_err(plain)?;
+    options.apply(&socket).map_err(plain)?;
+    if let Some(source) = source {
+        if source.port() == 0 {
+            // The port is then chosen with the peer in view, so that one local port can serve
+            // connections to many peers.
+            set(
+                socket.as_fd(),
+                libc::IPPROTO_IP,
+                libc::IP_BIND_ADDRESS_NO_PORT,
+                1,
+            )?;
+        }
+        bind(&socket, source).map_err(plain)?;
+    }
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends as much as fits of several pieces, as one call, without waiting.
+///
+/// `more` says that more follows at once (`MSG_MORE`): the kernel then holds back a partial
+/// segment for up to 200 ms. `None`: nothing fits just now.
+pub fn send_vectored(
+    socket: impl AsFd,
+    pieces: &[IoSlice<'_>],
+    more: bool,
+) -> io::Result<Option<usize>> {
+    let mut flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    if more {
+        flags |= libc::MSG_MORE;
+    }
+    // SAFETY: msghdr is plain data, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len().min(libc::UIO_MAXIOV as usize);
+    loop {
+        // SAFETY: IoSlice has the layout of iovec by contract, the pieces outlive the call, and
+        // sendmsg does not write through them.
+        let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
+        if sent >= 0 {
+            return Ok(Some(sent as usize));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => return Ok(None),
+            io::ErrorKind::Interrupted => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Asks for every segment to be acknowledged at once (`true`), or for delayed acknowledgements.
+///
+/// The kernel forgets either when it pleases: `false` ends the burst of quick acknowledgements
+/// that a connection starts with, until something (loss, a long pause) starts another; `true`
+/// lasts until the socket is seen as interactive. Policies that want it kept set it after every
+/// read.
+pub fn set_quick_ack(socket: impl AsFd, on: bool) -> io::Result<()> {
+    set(
+        socket.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_QUICKACK,
+        on.into(),
+    )
+}
+
+/// Whether the socket acknowledges at once just now.
+pub fn quick_ack(socket: impl AsFd) -> io::Result<bool> {
+    get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK).map(|value| value != 0)
+}
+
+/// Sets or clears `TCP_NODELAY`.
+pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
+    set(
+        socket.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_NODELAY,
+        on.into(),
+    )
+}
+
+/// `SO_LINGER`: with a time of zero, closing discards what is unsent and resets the connection.
+/// `None`: closing returns at once and the kernel goes on delivering.
+pub fn set_linger(socket: impl AsFd, time: Option<Duration>) -> io::Result<()> {
+    rustix::net::sockopt::set_socket_linger(socket, time).map_err(io::Error::from)
+}
+
+/// The largest segment, in octets of payload.
+pub fn max_segment(socket: impl AsFd) -> io::Result<u32> {
+    get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).map(|value| value as u32)
+}
+
+/// The receive and the send buffer as the kernel accounts them, in octets: twice what was asked
+/// for by option.
+pub fn buffers(socket: impl AsFd) -> io::Result<(u32, u32)> {
+    let socket = socket.as_fd();
+    let receive = get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
+    let send = get(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    Ok((receive as u32, send as u32))
+}
+
+/// Octets written and not yet acknowledged by the peer (`SIOCOUTQ`), a FIN counting as one.
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
+    let mut value: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.
+    check(unsafe {
+        libc::ioctl(
+            socket.as_fd().as_raw_fd(),
+            libc::TIOCOUTQ as _,
+            &raw mut value,
+        )
+    })?;
+    Ok(value as u32)
+}
+
+/// What an error of a socket means for an exchange, and whose fault it is.
+pub fn classify(error: &io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN) => {
+            Failure::Refused
+        }
+        Some(libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED) => Failure::Reset,
+        Some(libc::ETIMEDOUT) => Failure::TimedOut,
+        Some(
+            libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::EADDRNOTAVAIL
+            | libc::EADDRINUSE,
+        ) => Failure::LocalLimit,
+        _ => Failure::LocalAbort,
+    }
+}
+
+fn open(address: SocketAddr) -> Result<OwnedFd> {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; the descriptor is owned from here on.
+    unsafe {
+        let fd = check(libc::socket(family, kind, libc::IPPROTO_TCP)).doing("open a socket")?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn bind(socket: &OwnedFd, address: SocketAddr) -> Result<()> {
+    rustix::net::bind(socket, &address).map_err(|error| match error {
+        rustix::io::Errno::ADDRINUSE => crate::Error::PortTaken { address },
+        error => crate::Error::System {
+            doing: format!("bind to {address}"),
+            source: error.into(),
+        },
+    })
+}
+
+pub(crate) fn set(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    set_bytes(socket, level, option, &value.to_ne_bytes())
+}
+
+fn set_bytes(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &[u8],
+) -> io::Result<()> {
+    // SAFETY: pointer and length are of a live slice.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+pub(crate) fn get(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value = [0; 4];
+    get_bytes(socket, level, option, &mut value)?;
+    Ok(libc::c_int::from_ne_bytes(value))
+}
+
+pub(crate) fn get_bytes(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &mut [u8],
+) -> io::Result<usize> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: pointer and length are of a live slice that nothing else borrows.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(length as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn loopback() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    fn accepted(listener: &TcpListener) -> TcpStream {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => return stream,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn options_are_taken_and_handed_on_to_accepted_connections() {
+        let options = SocketOptions {
+            no_delay: Some(true),
+            receive_buffer_bytes: Some(8760),
+            send_buffer_bytes: Some(8192),
+            max_segment_bytes: Some(536),
+            congestion_control: Some("reno".to_owned()),
+            ..SocketOptions::default()
+        };
+        let listener = listen(loopback(), 16, &options).unwrap();
+        let address = listener.local_addr().unwrap();
+        let source = SocketAddr::from(([127, 0, 0, 9], 0));
+        let client = connect(address, Some(source), &SocketOptions::default()).unwrap();
+        let server = accepted(&listener);
+        assert_eq!(client.local_addr().unwrap().ip(), source.ip());
+        assert!(server.nodelay().unwrap());
+        assert_eq!(buffers(&server).unwrap(), (2 * 8760, 2 * 8192));
+        assert!(max_segment(&client).unwrap() <= 536);
+
+        let sent = send_vectored(&client, &[IoSlice::new(b"ab"), IoSlice::new(b"c")], false);
+        assert_eq!(sent.unwrap(), Some(3));
+        let mut server = server;
+        server.set_nonblocking(false).unwrap();
+        let mut text = [0; 3];
+        server.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"abc");
+    }
+
+    #[test]
+    fn errors_are_classified_by_whose_fault_they_are() {
+        let free = listen(loopback(), 1, &SocketOptions::default())
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let error = match connect(free, None, &SocketOptions::default()) {
+            Err(error) => error,
+            Ok(stream) => loop {
+                if let Some(error) = stream.take_error().unwrap() {
+                    break error;
+                }
+                std::thread::yield_now();
+            },
+        };
+        assert_eq!(classify(&error), Failure::Refused);
+        let taken = listen(loopback(), 1, &SocketOptions::default()).unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = listen(address, 1, &SocketOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("already in use"), "{error}");
+        for (errno, failure) in [
+            (libc::ECONNRESET, Failure::Reset),
+            (libc::EMFILE, Failure::LocalLimit),
+            (libc::ETIMEDOUT, Failure::TimedOut),
+            (libc::EINVAL, Failure::LocalAbort),
+        ] {
+            assert_eq!(classify(&io::Error::from_raw_os_error(errno)), failure);
+        }
+    }
+
+    #[test]
+    fn lingering_for_no_time_resets() {
+        let listener = listen(loopback(), 1, &SocketOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = connect(address, None, &SocketOptions::default()).unwrap();
+        let mut server = accepted(&listener);
+        set_linger(&client, Some(Duration::ZERO)).unwrap();
+        drop(client);
+        server.set_nonblocking(false).unwrap();
+        let error = server.read(&mut [0; 1]).unwrap_err();
+        assert_eq!(classify(&error), Failure::Reset);
+    }
+}

@@ -1,0 +1,209 @@
+//! `TCP_INFO`: what the kernel's TCP thinks of one of our own connections.
+//!
+//! The structure grows with every few kernels. What all kernels in use have is always here; what
+//! came later is an `Option`, absent where the kernel's answer is too short. Offsets are those of
+//! `struct tcp_info` in `include/uapi/linux/tcp.h`, which never change.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+
+use crate::socket::get_bytes;
+
+/// The state of one connection, as the kernel keeps it. Segments are whole TCP segments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// The state of the connection (`TCP_ESTABLISHED` is 1).
+    pub state: u8,
+    /// The state of the congestion control: 0 open, 1 disorder, 2 window reduced, 3 recovery,
+    /// 4 loss.
+    pub congestion_state: u8,
+    /// What was negotiated.
+    pub options: NegotiatedOptions,
+    /// The retransmission time-out.
+    pub retransmission_timeout: Duration,
+    /// The time after which a pending acknowledgement would be sent.
+    pub delayed_ack_timeout: Duration,
+    /// Largest segment that is sent, payload octets.
+    pub send_mss: u32,
+    /// Largest segment seen from the peer, payload octets.
+    pub receive_mss: u32,
+    /// Largest segment announced to the peer, payload octets.
+    pub advertised_mss: u32,
+    /// The path's largest packet, in octets.
+    pub path_mtu: u32,
+    /// Segments sent and not acknowledged.
+    pub unacknowledged_segments: u32,
+    /// Segments thought lost.
+    pub lost_segments: u32,
+    /// Segments retransmitted and not yet acknowledged.
+    pub retransmitting_segments: u32,
+    /// Retransmissions since the connection began.
+    pub retransmissions: u32,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub round_trip: Duration,
+    /// Its mean deviation.
+    pub round_trip_deviation: Duration,
+    /// Round trip as the receiver estimates it; zero before the first estimate.
+    pub receiver_round_trip: Duration,
+    /// Congestion window, in segments.
+    pub congestion_window_segments: u32,
+    /// Slow-start threshold, in segments; `None` while it is infinite.
+    pub slow_start_threshold_segments: Option<u32>,
+    /// The receive window the kernel means to grow to, in octets.
+    pub receive_window_limit: Bytes,
+    /// Pacing rate, in octets per second; `None` when there is none.
+    pub pacing_rate: Option<u64>,
+    /// Payload acknowledged by the peer. Since Linux 4.1.
+    pub bytes_acknowledged: Option<Bytes>,
+    /// Payload received in order. Since 4.1.
+    pub bytes_received: Option<Bytes>,
+    /// Packets sent, of all kinds. Since 4.2.
+    pub segments_out: Option<u32>,
+    /// Packets received, of all kinds. Since 4.2.
+    pub segments_in: Option<u32>,
+    /// Octets written and never sent yet. Since 4.6.
+    pub not_sent: Option<Bytes>,
+    /// Smallest round trip seen of late; `None` before the first sample. Since 4.6.
+    pub minimum_round_trip: Option<Duration>,
+    /// Packets with payload received. Since 4.6.
+    pub data_segments_in: Option<u32>,
+    /// Packets with payload sent, retransmissions included. Since 4.6.
+    pub data_segments_out: Option<u32>,
+    /// Time with data to send or in flight. Since 4.10.
+    pub busy: Option<Duration>,
+    /// Of it, time held up by the peer's window. Since 4.10.
+    pub limited_by_receive_window: Option<Duration>,
+    /// Of it, time held up by the local send buffer. Since 4.10.
+    pub limited_by_send_buffer: Option<Duration>,
+    /// Payload sent, retransmissions included. Since 4.19.
+    pub bytes_sent: Option<Bytes>,
+    /// Payload retransmitted. Since 4.19.
+    pub bytes_retransmitted: Option<Bytes>,
+    /// The window the peer offers, in octets. Since 5.4.
+    pub send_window: Option<Bytes>,
+    /// The window offered to the peer, in octets. Since 6.2.
+    pub receive_window: Option<Bytes>,
+}
+
+/// What the two ends agreed on in their SYNs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NegotiatedOptions {
+    /// RFC 7323 time stamps.
+    pub timestamps: bool,
+    /// Selective acknowledgements.
+    pub selective_acknowledgements: bool,
+    /// Powers of two by which the peer's windows are scaled, and ours; `None` without scaling.
+    pub window_scales: Option<(u8, u8)>,
+    /// Explicit congestion notification.
+    pub congestion_notification: bool,
+    /// Whether data in the SYN was acknowledged (TCP Fast Open).
+    pub fast_open: bool,
+}
+
+/// Reads the state of a connection; 1.3 µs or so.
+pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
+    // Twice today's length, zeroed: a short answer leaves zeros.
+    let mut raw = [0; 512];
+    let length = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?;
+    Ok(parse(&raw[..length]))
+}
+
+fn parse(raw: &[u8]) -> TcpInfo {
+    let byte = |at: usize| raw.get(at).copied().unwrap_or(0);
+    let late32 = |at: usize| {
+        let bytes = raw.get(at..at + 4)?;
+        Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let late64 = |at: usize| {
+        let bytes = raw.get(at..at + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let word = |at: usize| late32(at).unwrap_or(0);
+    let microseconds = |at: usize| Duration::from_micros(word(at).into());
+    let late_time = |at: usize| late64(at).map(Duration::from_micros);
+    let options = byte(5);
+    TcpInfo {
+        state: byte(0),
+        congestion_state: byte(1),
+        options: NegotiatedOptions {
+            timestamps: options & 1 != 0,
+            selective_acknowledgements: options & 2 != 0,
+            window_scales: (options & 4 != 0).then(|| (byte(6) & 15, byte(6) >> 4)),
+            congestion_notification: options & 8 != 0,
+            fast_open: options & 32 != 0,
+        },
+        retransmission_timeout: microseconds(8),
+        delayed_ack_timeout: microseconds(12),
+        send_mss: word(16),
+        receive_mss: word(20),
+        unacknowledged_segments: word(24),
+        lost_segments: word(32),
+        retransmitting_segments: word(36),
+        path_mtu: word(60),
+        receive_window_limit: Bytes(word(64).into()),
+        round_trip: microseconds(68),
+        round_trip_deviation: microseconds(72),
+        // The kernel's "infinite" is 2^31 - 1.
+        slow_start_threshold_segments: Some(word(76)).filter(|&n| n < 0x7fff_ffff),
+        congestion_window_segments: word(80),
+        advertised_mss: word(84),
+        receiver_round_trip: microseconds(92),
+        retransmissions: word(100),
+        pacing_rate: late64(104).filter(|&rate| rate != u64::MAX && rate != 0),
+        bytes_acknowledged: late64(120).map(Bytes),
+        bytes_received: late64(128).map(Bytes),
+        segments_out: late32(136),
+        segments_in: late32(140),
+        not_sent: late32(144).map(|n| Bytes(n.into())),
+        minimum_round_trip: late32(148)
+            .filter(|&n| n != u32::MAX)
+            .map(|n| Duration::from_micros(n.into())),
+        data_segments_in: late32(152),
+        data_segments_out: late32(156),
+        busy: late_time(168),
+        limited_by_receive_window: late_time(176),
+        limited_by_send_buffer: late_time(184),
+        bytes_sent: late64(200).map(Bytes),
+        bytes_retransmitted: late64(208).map(Bytes),
+        send_window: late32(228).map(|n| Bytes(n.into())),
+        receive_window: late32(232).map(|n| Bytes(n.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_kernels_counts_of_a_finished_exchange_add_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[1; 5000]).unwrap();
+        server.read_exact(&mut [0; 5000]).unwrap();
+        server.write_all(b"done").unwrap();
+        client.read_exact(&mut [0; 4]).unwrap();
+        let info = tcp_info(&server).unwrap();
+        assert_eq!(info.state, 1);
+        assert_eq!(info.bytes_received, Some(Bytes(5000)));
+        assert_eq!(info.bytes_sent, Some(Bytes(4)));
+        assert_eq!(info.data_segments_out, Some(1));
+        assert_eq!(info.retransmissions, 0);
+        assert!(info.path_mtu >= 1500 && info.send_mss >= 500, "{info:?}");
+        assert!(info.retransmission_timeout >= Duration::from_millis(1));
+    }
+
+    #[test]
+    fn an_old_kernels_short_answer_leaves_the_rest_absent() {
+        let mut raw = vec![0; 104];
+        raw[80..84].copy_from_slice(&10u32.to_ne_bytes());
+        let info = parse(&raw);
+        assert_eq!(info.congestion_window_segments, 10);
+        assert_eq!((info.bytes_received, info.receive_window), (None, None));
+    }
+}
