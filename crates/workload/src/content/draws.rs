@@ -1,0 +1,58 @@
+//! A seed's stream read in order.
+
+use fathometer_model::Seed;
+
+/// Random choices in sequence from one seed. For content, where the order of the choices is the
+/// order of the text; decisions about packets or times are keyed by number instead.
+#[derive(Debug, Clone)]
+pub struct Draws {
+    seed: Seed,
+    next: u64,
+}
+
+impl Draws {
+    /// The stream of `seed`, from its first number.
+    pub fn new(seed: Seed) -> Draws {
+        Draws { seed, next: 0 }
+    }
+
+    /// A number from 0 to `bound - 1`. Panics when `bound` is zero.
+    pub fn below(&mut self, bound: usize) -> usize {
+        assert!(bound > 0, "a choice among none");
+        let draw = self.seed.draw(self.next);
+        self.next += 1;
+        // The upper half of the product: even to within bound / 2^64, without a division.
+        ((u128::from(draw) * bound as u128) >> 64) as usize
+    }
+
+    /// One of `choices`, all alike. Panics when there are none.
+    pub fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
+        choices[self.below(choices.len())]
+    }
+
+    /// True once in `n` times on average.
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_stay_below_the_bound_and_reach_every_choice() {
+        let mut draws = Draws::new(Seed(5));
+        let mut seen = [0u32; 7];
+        for _ in 0..7_000 {
+            seen[draws.below(7)] += 1;
+        }
+        assert!(seen.iter().all(|&n| (800..1_200).contains(&n)), "{seen:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "a choice among none")]
+    fn a_choice_among_none_is_refused() {
+        Draws::new(Seed(5)).below(0);
+    }
+}

@@ -1,0 +1,99 @@
+//! The files of the Microscape page and their sizes, read from `workloads/microscape_sizes.csv`.
+//!
+//! The paper prints the number of images, their totals and how many fall into which range of
+//! sizes; the table holds a concrete set that satisfies all of it.
+
+/// The table as it is stored.
+const TABLE: &str = include_str!("../../../../workloads/microscape_sizes.csv");
+
+/// What a row of the table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An image of one frame.
+    Static,
+    /// An image of several frames that repeats.
+    Animated,
+}
+
+/// An image of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Image {
+    /// Its file name.
+    pub name: &'static str,
+    /// Whether it moves.
+    pub kind: Kind,
+    /// Its size in octets.
+    pub size: usize,
+}
+
+/// The name and the size in octets of the page's HTML.
+pub(super) fn html() -> (&'static str, usize) {
+    rows()
+        .find(|row| row[1] == "html")
+        .map(|row| (row[0], size(row)))
+        .expect("the table has a row of type html")
+}
+
+/// The images in the order of the table.
+pub(super) fn images() -> Vec<Image> {
+    rows()
+        .filter_map(|row| {
+            let kind = match row[1] {
+                "static" => Kind::Static,
+                "animated" => Kind::Animated,
+                _ => return None,
+            };
+            Some(Image {
+                name: row[0],
+                kind,
+                size: size(row),
+            })
+        })
+        .collect()
+}
+
+fn rows() -> impl Iterator<Item = [&'static str; 3]> {
+    TABLE.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split(',');
+        Some([fields.next()?, fields.next()?, fields.next()?])
+    })
+}
+
+fn size(row: [&'static str; 3]) -> usize {
+    row[2].parse().expect("the table's sizes are numbers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Section "Test Web Site" of the paper, and the totals of its section on content changes.
+    #[test]
+    fn the_table_satisfies_everything_the_paper_prints() {
+        let images = images();
+        assert_eq!(html(), ("microscape.html", 42 * 1024));
+        assert_eq!(images.len(), 42);
+        let within = |low: usize, high: usize| {
+            images
+                .iter()
+                .filter(|image| (low..high).contains(&image.size))
+                .count()
+        };
+        assert_eq!(within(0, 1024), 19);
+        assert_eq!(within(1024, 2048), 7);
+        assert_eq!(within(2048, 3072), 6);
+        let sum = |kind| -> usize {
+            images
+                .iter()
+                .filter(|image| image.kind == kind)
+                .map(|image| image.size)
+                .sum()
+        };
+        assert_eq!(sum(Kind::Static), 103_299);
+        assert_eq!(sum(Kind::Animated), 24_988);
+        let sizes: Vec<usize> = images.iter().map(|image| image.size).collect();
+        assert_eq!(sizes.iter().min(), Some(&70));
+        assert_eq!(sizes.iter().max(), Some(&40_960));
+        assert!(2 * (40_960 + sum(Kind::Animated)) > sizes.iter().sum::<usize>());
+    }
+}

@@ -1,0 +1,203 @@
+//! GIF images of an exact size: real images that any decoder accepts, as hard to compress
+//! further as those of a real page.
+//!
+//! A picture is a shaded ground with a figure on it, roughened pixel by pixel. Each roughened
+//! pixel makes the LZW data of GIF89a a little longer, so the roughness is chosen by bisection as
+//! the greatest that leaves room for a comment extension, and the comment fills the rest to the
+//! octet.
+
+use fathometer_model::Seed;
+use gif::{Encoder, Extension, Frame, Repeat};
+
+use super::manifest::Kind;
+
+/// Octets of a comment extension around its text: introducer, label, block length, terminator.
+const COMMENT_FRAME: usize = 4;
+/// The longest text of one comment sub-block.
+const COMMENT_TEXT: usize = 255;
+/// What the comments say, as often as needed.
+const COMMENT: &[u8] = b"Microscape test image, synthetic. ";
+
+/// An image file and what the page says about it.
+#[derive(Debug, Clone)]
+pub(super) struct Picture {
+    /// The file.
+    pub gif: Vec<u8>,
+    /// Width in pixels.
+    pub width: u16,
+    /// Height in pixels.
+    pub height: u16,
+}
+
+/// What is drawn, before it is roughened.
+struct Canvas {
+    width: u16,
+    height: u16,
+    /// Bits a pixel: 1 to 8.
+    depth: u32,
+    frames: u16,
+    seed: Seed,
+}
+
+/// An image of exactly `size` octets.
+///
+/// Panics when `size` is too small for any image (below about 60 octets), which a manifest's test
+/// shows.
+pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
+    let canvas = Canvas::for_size(seed, kind, size);
+    // The roughness is the share of roughened pixels in 65536ths. Size grows with it, though not at
+    // every step, so bisection finds a crossing, which is all that is needed.
+    let room = size - COMMENT_FRAME - 1;
+    let (mut smooth, mut rough) = (0u32, 1 << 16);
+    let mut best = canvas.encode(smooth, &[]);
+    assert!(
+        best.len() <= room,
+        "{size} octets are too few for a picture of {}x{}",
+        canvas.width,
+        canvas.height
+    );
+    while rough - smooth > 1 {
+        let middle = smooth.midpoint(rough);
+        let encoded = canvas.encode(middle, &[]);
+        if encoded.len() <= room {
+            smooth = middle;
+            best = encoded;
+        } else {
+            rough = middle;
+        }
+    }
+    let text_length = comment_text_length(size - best.len());
+    let text: Vec<u8> = COMMENT.iter().copied().cycle().take(text_length).collect();
+    let gif = canvas.encode(smooth, &text);
+    debug_assert_eq!(gif.len(), size);
+    Picture {
+        gif,
+        width: canvas.width,
+        height: canvas.height,
+    }
+}
+
+/// The length of the text that makes a comment extension of `total` octets. Sub-blocks hold 255
+/// octets each and cost one octet apiece.
+fn comment_text_length(total: usize) -> usize {
+    let blocks_and_text = total - (COMMENT_FRAME - 1);
+    let blocks = blocks_and_text.div_ceil(COMMENT_TEXT + 1);
+    blocks_and_text - blocks
+}
+
+impl Canvas {
+    /// Dimensions and depth as a designer of the time would have chosen for a file of `size`
+    /// octets: bullets, then labels and buttons, then photographs; advertisements when animated.
+    fn for_size(seed: Seed, kind: Kind, size: usize) -> Canvas {
+        let (depth, frames) = match kind {
+            Kind::Animated => (4, 5),
+            Kind::Static => match size {
+                0..200 => (1, 1),
+                200..700 => (3, 1),
+                700..2_000 => (4, 1),
+                2_000..10_000 => (6, 1),
+                _ => (7, 1),
+            },
+        };
+        // Header, palette, control block, descriptor, trailer: what is not pixels.
+        let fixed = 33 + (3usize << depth) + usize::from(frames) * 20;
+        let data = size.saturating_sub(fixed + COMMENT_FRAME + 1).max(8);
+        // Pixels for LZW data at about two thirds of the raw depth; advertisements are flatter.
+        let pixels = match kind {
+            Kind::Animated => data * 8 * 3 / depth as usize / usize::from(frames),
+            Kind::Static => data * 8 * 3 / (2 * depth as usize),
+        };
+        let shapes: &[(usize, usize)] = match kind {
+            Kind::Animated => &[(468, 60)],
+            Kind::Static if size < 200 => &[(1, 1), (5, 4), (2, 1)],
+            Kind::Static if size < 2_000 => &[(4, 1), (5, 1), (3, 1), (7, 2)],
+            Kind::Static => &[(4, 3), (3, 2), (5, 3), (2, 1)],
+        };
+        let (across, down) = shapes[(seed.draw(0) % shapes.len() as u64) as usize];
+        let height = (pixels * down / across).isqrt().max(3);
+        let width = (pixels / height).max(3);
+        Canvas {
+            width: width as u16,
+            height: height as u16,
+            depth,
+            frames,
+            seed: seed.stream("pixels"),
+        }
+    }
+
+    /// The file with this roughness and a comment, if its text is not empty.
+    fn encode(&self, roughness: u32, comment: &[u8]) -> Vec<u8> {
+        let in_memory = "an image in memory with a palette is written";
+        let mut encoder =
+            Encoder::new(Vec::new(), self.width, self.height, &self.palette()).expect(in_memory);
+        if self.frames > 1 {
+            // The NETSCAPE2.0 application extension: loop for ever.
+            encoder.set_repeat(Repeat::Infinite).expect(in_memory);
+        }
+        if !comment.is_empty() {
+            encoder
+                .write_raw_extension(Extension::Comment.into(), &[comment])
+                .expect(in_memory);
+        }
+        for number in 0..self.frames {
+            let mut frame = Frame::from_indexed_pixels(
+                self.width,
+                self.height,
+                self.pixels(number, roughness),
+                None,
+            );
+            // In hundredths of a second.
+            frame.delay = if self.frames > 1 { 50 } else { 0 };
+            encoder.write_frame(&frame).expect(in_memory);
+        }
+        encoder.into_inner().expect(in_memory)
+    }
+
+    /// One ramp of 2^depth colours between two that the seed chooses.
+    fn palette(&self) -> Vec<u8> {
+        let colours = 1u32 << self.depth;
+        let ends = self.seed.stream("palette").draw(0).to_le_bytes();
+        (0..colours)
+            .flat_map(|n| {
+                (0..3).map(move |channel| {
+                    let (from, to) = (u32::from(ends[channel]), u32::from(ends[channel + 3]));
+                    ((from * (colours - 1 - n) + to * n) / (colours - 1)) as u8
+                })
+            })
+            .collect()
+    }
+
+    /// The colour index of every pixel of one frame, row by row.
+    fn pixels(&self, frame: u16, roughness: u32) -> Vec<u8> {
+        let (width, height) = (u32::from(self.width), u32::from(self.height));
+        let colours = 1u32 << self.depth;
+        // A disc that wanders from frame to frame over a diagonal ramp.
+        let radius = height.min(width) / 3;
+        let centre_x = (width / 2 + u32::from(frame) * width / 7) % width;
+        let centre_y = height / 2;
+        let mut pixels = Vec::with_capacity((width * height) as usize);
+        for y in 0..height {
+            for x in 0..width {
+                let ground = (x + y) * (colours - 1) / (width + height - 1);
+                let in_disc =
+                    x.abs_diff(centre_x).pow(2) + y.abs_diff(centre_y).pow(2) <= radius.pow(2);
+                let smooth = if in_disc {
+                    colours - 1 - ground
+                } else {
+                    ground
+                };
+                // Keyed by frame and place, so that a rougher picture keeps the rough pixels of a
+                // smoother one.
+                let place = (u64::from(frame) << 32) | u64::from(y * width + x);
+                let draw = self.seed.draw(place);
+                let pixel = if (draw & 0xffff) < u64::from(roughness) {
+                    ((draw >> 32) as u32) % colours
+                } else {
+                    smooth
+                };
+                pixels.push(pixel as u8);
+            }
+        }
+        pixels
+    }
+}

@@ -1,0 +1,227 @@
+use std::collections::HashSet;
+use std::io::Read;
+
+use fathometer_model::Bytes;
+use flate2::{Decompress, FlushDecompress, read::ZlibDecoder};
+
+use super::manifest::Kind;
+use super::*;
+
+const SEED: Seed = Seed(1997);
+
+/// Octets of HTML in the first segment of a response: the Ethernet's 1460 less a response head.
+const FIRST_SEGMENT: usize = 1460 - 236;
+
+fn html(site: &Site) -> &str {
+    std::str::from_utf8(&site.files[0].body).unwrap()
+}
+
+fn coded(site: &Site, wanted: ContentCoding) -> &[u8] {
+    let file = &site.files[0];
+    &file
+        .encoded
+        .iter()
+        .find(|(coding, _)| *coding == wanted)
+        .unwrap()
+        .1
+}
+
+fn deflate_ratio(site: &Site) -> f64 {
+    coded(site, ContentCoding::Deflate).len() as f64 / site.files[0].body.len() as f64
+}
+
+/// The distinct images that a piece of HTML refers to, in order.
+fn references(html: &str) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    html.to_ascii_lowercase()
+        .match_indices("src=\"")
+        .filter_map(|(at, _)| html[at + 5..].split_once('"'))
+        .map(|(target, _)| target)
+        .filter(|target| seen.insert(*target))
+        .collect()
+}
+
+fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn fingerprint(site: &Site) -> u64 {
+    site.files.iter().fold(0xcbf2_9ce4_8422_2325, |hash, file| {
+        let hash = fnv1a(fnv1a(hash, file.path.as_bytes()), &file.body);
+        file.encoded
+            .iter()
+            .fold(hash, |hash, (_, body)| fnv1a(hash, body))
+    })
+}
+
+#[test]
+fn every_file_has_the_size_of_the_table() {
+    for seed in [SEED, Seed(0), Seed(7), Seed(u64::MAX)] {
+        let site = site(seed, Variant::LowerCase);
+        assert_eq!(site.files.len(), 43);
+        assert_eq!(site.files[0].body.len(), 43_008);
+        for image in manifest::images() {
+            let path = format!("/images/{}", image.name);
+            let file = site.files.iter().find(|file| file.path == path).unwrap();
+            assert_eq!(file.body.len(), image.size, "{path}");
+            assert!(file.encoded.is_empty(), "{path} is stored plain only");
+        }
+        let total: Bytes = site.files.iter().map(|f| Bytes(f.body.len() as u64)).sum();
+        assert_eq!(total, Bytes(171_295));
+    }
+}
+
+#[test]
+fn every_image_decodes_and_animations_loop() {
+    let site = site(SEED, Variant::LowerCase);
+    for image in manifest::images() {
+        let path = format!("/images/{}", image.name);
+        let file = site.files.iter().find(|file| file.path == path).unwrap();
+        let mut decoder = gif::DecodeOptions::new().read_info(&file.body[..]).unwrap();
+        let (width, height) = (decoder.width(), decoder.height());
+        let mut frames = 0;
+        while let Some(frame) = decoder.read_next_frame().unwrap() {
+            assert_eq!((frame.width, frame.height), (width, height), "{path}");
+            frames += 1;
+        }
+        match image.kind {
+            Kind::Static => assert_eq!(frames, 1, "{path}"),
+            Kind::Animated => {
+                assert!(frames > 2, "{path}");
+                assert_eq!(decoder.repeat(), gif::Repeat::Infinite, "{path}");
+            }
+        }
+        // What the page says of the image is true.
+        let tag = format!("{}\" width={width} height={height} ", image.name);
+        assert!(html(&site).contains(&tag), "{path}: {width}x{height}");
+        assert!(
+            (3..=640).contains(&width) && (3..=480).contains(&height),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn images_do_not_compress_further() {
+    let site = site(SEED, Variant::LowerCase);
+    let (mut plain, mut deflated) = (0, 0);
+    for file in &site.files[1..] {
+        let coded = coding::encode(ContentCoding::Deflate, &file.body).len();
+        plain += file.body.len();
+        deflated += coded;
+        assert!(
+            coded * 100 >= file.body.len() * 80,
+            "{}: {} to {coded}",
+            file.path,
+            file.body.len()
+        );
+    }
+    assert!(deflated * 100 >= plain * 95, "{plain} to {deflated}");
+}
+
+#[test]
+fn the_page_embeds_what_it_refers_to_in_document_order() {
+    for variant in [Variant::LowerCase, Variant::MixedCase] {
+        let site = site(SEED, variant);
+        let named: Vec<String> = references(html(&site))
+            .into_iter()
+            .map(|target| format!("/{target}"))
+            .collect();
+        let page = &site.pages[0];
+        let embedded: Vec<&str> = page
+            .embedded
+            .iter()
+            .map(|&id| site.file(id).path.as_str())
+            .collect();
+        assert_eq!(named, embedded);
+        assert_eq!(embedded.len(), 42);
+        assert_eq!(site.file(page.base).path, "/microscape.html");
+    }
+}
+
+/// Over all of the page: the last fifth still names new images.
+#[test]
+fn references_are_spread_over_the_page() {
+    let site = site(SEED, Variant::LowerCase);
+    let html = html(&site);
+    let found: Vec<usize> = (1..=5)
+        .map(|fifth| references(&html[..html.len() * fifth / 5]).len())
+        .collect();
+    assert!(
+        found.windows(2).all(|pair| pair[1] >= pair[0] + 2),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn the_html_deflates_as_the_papers_did() {
+    // Several seeds: the proportions are the page's, not one draw's.
+    for seed in [SEED, Seed(0), Seed(1), Seed(2), Seed(3)] {
+        let lower = site(seed, Variant::LowerCase);
+        let ratio = deflate_ratio(&lower);
+        assert!((0.26..=0.28).contains(&ratio), "lower case: {ratio}");
+        // The paper prints 11 264 octets (11 KB).
+        let coded = coded(&lower, ContentCoding::Deflate).len() as f64;
+        assert!((coded / 11_264.0 - 1.0).abs() < 0.02, "{coded}");
+
+        let mixed = site(seed, Variant::MixedCase);
+        let ratio = deflate_ratio(&mixed);
+        assert!((0.33..=0.37).contains(&ratio), "mixed case: {ratio}");
+        assert_eq!(
+            html(&mixed).to_ascii_lowercase(),
+            html(&lower).to_ascii_lowercase()
+        );
+    }
+}
+
+#[test]
+fn coded_variants_decode_to_the_body() {
+    let site = site(SEED, Variant::LowerCase);
+    let mut body = Vec::new();
+    ZlibDecoder::new(coded(&site, ContentCoding::Deflate))
+        .read_to_end(&mut body)
+        .unwrap();
+    assert_eq!(body, &*site.files[0].body);
+    body.clear();
+    flate2::read::GzDecoder::new(coded(&site, ContentCoding::Gzip))
+        .read_to_end(&mut body)
+        .unwrap();
+    assert_eq!(body, &*site.files[0].body);
+}
+
+/// The paper: the first plain segment does not name enough images to fill the request buffer of
+/// 1024 octets, the first deflated one does. A request takes about 190 octets.
+#[test]
+fn the_first_segment_fills_the_request_buffer_only_when_deflated() {
+    let site = site(SEED, Variant::LowerCase);
+    let plain = references(&html(&site)[..FIRST_SEGMENT]).len();
+    assert!(
+        (1..=4).contains(&plain),
+        "{plain} in the first plain segment"
+    );
+
+    let mut inflated = Vec::with_capacity(20_000);
+    Decompress::new(true)
+        .decompress_vec(
+            &coded(&site, ContentCoding::Deflate)[..FIRST_SEGMENT],
+            &mut inflated,
+            FlushDecompress::None,
+        )
+        .unwrap();
+    let deflated = references(std::str::from_utf8(&inflated).unwrap()).len();
+    assert!(deflated >= 7, "{deflated} in the first deflated segment");
+}
+
+/// The octets themselves, so that a change in a library or on another machine is seen.
+#[test]
+fn the_same_seed_gives_the_same_octets_everywhere() {
+    let print = |variant| format!("{:016x}", fingerprint(&site(SEED, variant)));
+    assert_eq!(print(Variant::LowerCase), "e96d70d28fb390dc");
+    assert_eq!(print(Variant::MixedCase), "405ddbdb6b4dbc38");
+    assert_ne!(
+        fingerprint(&site(Seed(1), Variant::LowerCase)),
+        fingerprint(&site(SEED, Variant::LowerCase))
+    );
+}
