@@ -1,0 +1,299 @@
+//! A site as a folder: written out for any server, and read in for ours.
+//!
+//! A representation that is compressed in advance lies beside its file with the coding's name for
+//! an ending: `index.html.deflate`, `index.html.gz`.
+
+use std::ffi::OsString;
+use std::fs::{self, File as DiskFile};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fathometer_model::{ContentCoding, File, FileId, Page, Site};
+
+/// Codings and the endings of their files.
+const CODINGS: [(ContentCoding, &str); 2] = [
+    (ContentCoding::Deflate, "deflate"),
+    (ContentCoding::Gzip, "gz"),
+];
+
+/// Media types by the ending of a file's name; anything else is `application/octet-stream`.
+const TYPES: [(&str, &str); 20] = [
+    ("html", "text/html"),
+    ("htm", "text/html"),
+    ("css", "text/css"),
+    ("js", "text/javascript"),
+    ("mjs", "text/javascript"),
+    ("json", "application/json"),
+    ("txt", "text/plain"),
+    ("xml", "application/xml"),
+    ("svg", "image/svg+xml"),
+    ("gif", "image/gif"),
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("webp", "image/webp"),
+    ("avif", "image/avif"),
+    ("ico", "image/x-icon"),
+    ("woff2", "font/woff2"),
+    ("pdf", "application/pdf"),
+    ("mp4", "video/mp4"),
+    ("wasm", "application/wasm"),
+];
+
+/// Why a folder cannot be written or served.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteFolderError {
+    /// The system refused.
+    #[error("failed to {doing} {path}: {error}", path = path.display())]
+    System {
+        /// `read`, `write`, ….
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It is a folder without a single file to serve.
+    #[error("there is nothing to serve in {path}: it has no regular files", path = .0.display())]
+    Empty(PathBuf),
+    /// A file's name cannot be part of a URI that this origin serves.
+    #[error("failed to serve {path}: its name is not UTF-8", path = .0.display())]
+    Name(PathBuf),
+}
+
+fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteFolderError + use<> {
+    let path = path.to_owned();
+    move |error| SiteFolderError::System { doing, path, error }
+}
+
+/// Writes every file of the site below `folder`, with its modification time, and its coded forms
+/// beside it. Gives the number of files written.
+pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
+    let mut written = 0;
+    for file in &site.files {
+        let path = folder.join(percent_decoded(file.path.trim_start_matches('/')));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(system("make the folder", parent))?;
+        }
+        let modified = UNIX_EPOCH + Duration::from_secs(file.last_modified);
+        write_one(&path, &file.body, modified)?;
+        written += 1;
+        for (coding, body) in &file.encoded {
+            let ending = CODINGS
+                .iter()
+                .find(|(c, _)| c == coding)
+                .map_or("coded", |(_, ending)| ending);
+            let mut name = path.clone().into_os_string();
+            name.push(".");
+            name.push(ending);
+            write_one(Path::new(&name), body, modified)?;
+            written += 1;
+        }
+    }
+    Ok(written)
+}
+
+fn write_one(path: &Path, body: &[u8], modified: SystemTime) -> Result<(), SiteFolderError> {
+    let mut file = DiskFile::create(path).map_err(system("write", path))?;
+    file.write_all(body).map_err(system("write", path))?;
+    file.set_modified(modified)
+        .map_err(system("set the time of", path))
+}
+
+/// Reads a folder as a site: every regular file below it, none that a symbolic link leads to from
+/// outside. Pages are not known; the first page is `index.html` of the root when there is one.
+pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
+    let root = folder.canonicalize().map_err(system("open", folder))?;
+    let mut paths = Vec::new();
+    collect(&root, &root, &mut paths)?;
+    paths.sort();
+    let mut files: Vec<File> = Vec::new();
+    let mut coded = Vec::new();
+    for path in paths {
+        let name = path
+            .strip_prefix(&root)
+            .ok()
+            .and_then(Path::to_str)
+            .ok_or_else(|| SiteFolderError::Name(path.clone()))?;
+        let body: Arc<[u8]> = fs::read(&path).map_err(system("read", &path))?.into();
+        let target = format!("/{}", percent_encoded(name));
+        if let Some((coding, plain)) = CODINGS.iter().find_map(|(coding, ending)| {
+            Some((
+                *coding,
+                target.strip_suffix(ending)?.strip_suffix('.')?.to_owned(),
+            ))
+        }) {
+            coded.push((plain, coding, Arc::clone(&body)));
+        }
+        let modified = fs::metadata(&path)
+            .and_then(|metadata| metadata.modified())
+            .map_err(system("read the time of", &path))?;
+        files.push(File {
+            content_type: media_type(&path).to_owned(),
+            path: target,
+            body,
+            encoded: Vec::new(),
+            last_modified: modified
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+        });
+    }
+    if files.is_empty() {
+        return Err(SiteFolderError::Empty(folder.to_owned()));
+    }
+    for (plain, coding, body) in coded {
+        if let Some(file) = files.iter_mut().find(|file| file.path == plain) {
+            file.encoded.push((coding, body));
+        }
+    }
+    let pages = files
+        .iter()
+        .position(|file| file.path == "/index.html")
+        .map(|index| Page {
+            base: FileId(index as u32),
+            embedded: Vec::new(),
+        })
+        .into_iter()
+        .collect();
+    Ok(Site {
+        name: folder.display().to_string(),
+        files,
+        pages,
+    })
+}
+
+fn collect(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), SiteFolderError> {
+    for entry in fs::read_dir(folder).map_err(system("read the folder", folder))? {
+        let path = entry.map_err(system("read the folder", folder))?.path();
+        let kind = fs::symlink_metadata(&path)
+            .map_err(system("look at", &path))?
+            .file_type();
+        if kind.is_dir() {
+            collect(root, &path, paths)?;
+        } else if kind.is_file()
+            || (kind.is_symlink()
+                && path
+                    .canonicalize()
+                    .is_ok_and(|real| real.starts_with(root) && real.is_file()))
+        {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn media_type(path: &Path) -> &'static str {
+    let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+    TYPES
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(ending))
+        .map_or("application/octet-stream", |(_, kind)| kind)
+}
+
+/// The file name of a URI's path: escapes undone, the rest as it is.
+fn percent_decoded(path: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = (*first == b'%')
+            .then(|| tail.get(..2))
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        match escaped {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// The path component of a URI for a relative file name (RFC 3986 section 3.3).
+fn percent_encoded(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_that_is_written_reads_back_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let site = Site {
+            name: "small".into(),
+            files: vec![
+                File {
+                    path: "/index.html".into(),
+                    content_type: "text/html".into(),
+                    body: b"<p>plain".to_vec().into(),
+                    encoded: vec![(ContentCoding::Deflate, b"coded".to_vec().into())],
+                    last_modified: 867_801_600,
+                },
+                File {
+                    path: "/pictures/a%20b.gif".into(),
+                    content_type: "image/gif".into(),
+                    body: b"GIF89a".to_vec().into(),
+                    encoded: vec![],
+                    last_modified: 867_801_600,
+                },
+            ],
+            pages: vec![],
+        };
+        assert_eq!(write(&site, folder.path()).unwrap(), 3);
+        assert!(folder.path().join("pictures/a b.gif").exists());
+        let again = read(folder.path()).unwrap();
+        let page = again
+            .files
+            .iter()
+            .find(|f| f.path == "/index.html")
+            .unwrap();
+        assert_eq!(&page.body[..], b"<p>plain");
+        assert_eq!(page.encoded.len(), 1);
+        assert_eq!(page.content_type, "text/html");
+        assert_eq!(page.last_modified, 867_801_600);
+        assert!(again.files.iter().any(|f| f.path == "/pictures/a%20b.gif"));
+    }
+
+    #[test]
+    fn links_that_lead_out_are_not_followed() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "x").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.txt"), "a").unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret"), folder.path().join("out"))
+            .unwrap();
+        std::os::unix::fs::symlink(folder.path().join("a.txt"), folder.path().join("in.txt"))
+            .unwrap();
+        let names: Vec<String> = read(folder.path())
+            .unwrap()
+            .files
+            .into_iter()
+            .map(|f| f.path)
+            .collect();
+        assert_eq!(names, ["/a.txt", "/in.txt"]);
+    }
+
+    #[test]
+    fn an_empty_folder_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = read(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(folder.path().to_str().unwrap()), "{error}");
+    }
+}

@@ -1,0 +1,302 @@
+//! A study as data: factors and levels, replicates, limits of validity (`papers/<key>/study.toml`).
+//!
+//! A study is blocks; a block is the full crossing of its factors less what it excludes. A factor
+//! that a block does not name keeps the study's default level and stays out of the cell's key
+//! unless it is one of the [`KEY_FACTORS`], which every cell states.
+
+use std::collections::BTreeMap;
+
+use fathometer_model::CellKey;
+use serde::Deserialize;
+
+/// Factors that every cell names, whatever its block varies.
+pub const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
+
+/// A study, as its file says it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// Its key, as in `nielsen97`.
+    pub name: String,
+    /// What it re-runs, for headings.
+    pub title: String,
+    /// The workload whose site it serves (`microscape`).
+    pub workload: String,
+    /// The level of every factor that a block does not name.
+    pub defaults: BTreeMap<String, String>,
+    /// Replicates of a cell, by mode (`quick`, `full`) and path.
+    pub replicates: BTreeMap<String, BTreeMap<String, u32>>,
+    /// Cells that run side by side, by path; a path that is not named runs alone.
+    pub side_by_side: BTreeMap<String, usize>,
+    /// Limits of validity, by path.
+    pub limits: BTreeMap<String, Limits>,
+    /// What the client sends and how.
+    pub client: Client,
+    /// The blocks.
+    #[serde(rename = "block")]
+    pub blocks: Vec<Block>,
+    /// Time-sequence plots: one cell each.
+    #[serde(default, rename = "plot")]
+    pub plots: Vec<Plot>,
+}
+
+/// When a replicate is not to be believed.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Largest believable 99th percentile of the path's lateness, in microseconds.
+    pub lateness_p99_us: u64,
+    /// Largest believable lateness of any packet, in microseconds.
+    pub lateness_max_us: u64,
+    /// Longest time a replicate may take, in seconds; past it the replicate is ended and INVALID.
+    pub deadline_s: u64,
+}
+
+/// The client's request heads.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Client {
+    /// The `Host` field.
+    pub host: String,
+    /// Further fields of every request, in order.
+    pub fields: Vec<[String; 2]>,
+    /// Octets of each image that `h1.1-pipeline-ranges` asks for first.
+    pub first_range: u64,
+}
+
+/// Factors that are crossed with each other.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    /// A word for it.
+    pub name: String,
+    /// What it is for, in one sentence.
+    pub purpose: String,
+    /// Factors and their levels.
+    pub factors: BTreeMap<String, Vec<String>>,
+    /// Cells left out: each a set of levels (a level may be several, divided by `|`), all of which
+    /// a cell must have to be left out.
+    #[serde(default)]
+    pub exclude: Vec<BTreeMap<String, String>>,
+    /// Replicates by mode, where they differ from the study's.
+    #[serde(default)]
+    pub replicates: BTreeMap<String, u32>,
+}
+
+/// A time-sequence plot of the first valid replicate of a cell.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// Its heading.
+    pub title: String,
+    /// What to look at.
+    pub caption: String,
+    /// The cell's levels; factors not named have their default level.
+    pub cell: BTreeMap<String, String>,
+}
+
+/// One cell of the design.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The block it belongs to.
+    pub block: String,
+    /// Its levels, as recorded.
+    pub key: CellKey,
+    /// The level of every factor of the study, defaults included.
+    pub levels: BTreeMap<String, String>,
+    /// How often it is run.
+    pub replicates: u32,
+}
+
+impl Cell {
+    /// The level of a factor. Every factor has one: the study's defaults are complete.
+    pub fn level(&self, factor: &str) -> &str {
+        self.levels.get(factor).map_or("", String::as_str)
+    }
+
+    /// A folder name for it: block and levels, fit for any file system.
+    pub fn folder(&self) -> String {
+        let levels: Vec<String> = self
+            .key
+            .0
+            .iter()
+            .map(|(factor, level)| format!("{factor}={level}"))
+            .collect();
+        format!("{}/{}", self.block, levels.join(","))
+    }
+}
+
+/// Why a study's file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// Not TOML, or not of this form.
+    #[error("failed to read the study: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// It is well-formed and makes no sense.
+    #[error("the study {study:?} cannot be run: {reason}")]
+    Nonsense {
+        /// The study's name.
+        study: String,
+        /// What is wrong and where.
+        reason: String,
+    },
+}
+
+impl Study {
+    /// Reads a study and checks that its parts fit together.
+    pub fn parse(text: &str) -> Result<Study, SpecError> {
+        let study: Study = toml::from_str(text)?;
+        let nonsense = |reason: String| SpecError::Nonsense {
+            study: study.name.clone(),
+            reason,
+        };
+        for factor in KEY_FACTORS {
+            if !study.defaults.contains_key(factor) {
+                return Err(nonsense(format!("[defaults] has no level for {factor:?}")));
+            }
+        }
+        for block in &study.blocks {
+            for (factor, levels) in &block.factors {
+                if !study.defaults.contains_key(factor) {
+                    return Err(nonsense(format!(
+                        "block {:?} varies {factor:?}, which [defaults] does not know",
+                        block.name
+                    )));
+                }
+                if levels.is_empty() {
+                    return Err(nonsense(format!(
+                        "factor {factor:?} of block {:?} has no levels",
+                        block.name
+                    )));
+                }
+            }
+            for factor in block.exclude.iter().flat_map(BTreeMap::keys) {
+                if !study.defaults.contains_key(factor) {
+                    return Err(nonsense(format!(
+                        "block {:?} excludes by {factor:?}, which [defaults] does not know",
+                        block.name
+                    )));
+                }
+            }
+        }
+        Ok(study)
+    }
+
+    /// All cells of a mode, in the order of the file.
+    pub fn cells(&self, mode: &str) -> Result<Vec<Cell>, SpecError> {
+        let mut cells = Vec::new();
+        for block in &self.blocks {
+            for assignment in crossing(&block.factors) {
+                let mut levels = self.defaults.clone();
+                levels.extend(assignment.clone());
+                if block
+                    .exclude
+                    .iter()
+                    .any(|pattern| matches(pattern, &levels))
+                {
+                    continue;
+                }
+                let path = &levels["path"];
+                let replicates = match block.replicates.get(mode) {
+                    Some(&n) => n,
+                    None => *self
+                        .replicates
+                        .get(mode)
+                        .and_then(|by_path| by_path.get(path))
+                        .ok_or_else(|| SpecError::Nonsense {
+                            study: self.name.clone(),
+                            reason: format!("[replicates.{mode}] does not say how often a cell on path {path:?} is run"),
+                        })?,
+                };
+                let key = levels
+                    .iter()
+                    .filter(|(factor, _)| {
+                        KEY_FACTORS.contains(&factor.as_str()) || assignment.contains_key(*factor)
+                    })
+                    .map(|(factor, level)| (factor.clone(), level.clone()))
+                    .collect();
+                cells.push(Cell {
+                    block: block.name.clone(),
+                    key: CellKey(key),
+                    levels,
+                    replicates,
+                });
+            }
+        }
+        Ok(cells)
+    }
+}
+
+fn crossing(factors: &BTreeMap<String, Vec<String>>) -> Vec<BTreeMap<String, String>> {
+    let mut product = vec![BTreeMap::new()];
+    for (factor, levels) in factors {
+        product = product
+            .iter()
+            .flat_map(|assignment| {
+                levels.iter().map(move |level| {
+                    let mut assignment = assignment.clone();
+                    assignment.insert(factor.clone(), level.clone());
+                    assignment
+                })
+            })
+            .collect();
+    }
+    product
+}
+
+fn matches(pattern: &BTreeMap<String, String>, levels: &BTreeMap<String, String>) -> bool {
+    pattern.iter().all(|(factor, wanted)| {
+        levels
+            .get(factor)
+            .is_some_and(|level| wanted.split('|').any(|w| w.trim() == level))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUDY: &str = r#"
+        name = "small"
+        title = "A small study"
+        workload = "microscape"
+        defaults = { policy = "h1.1", coding = "identity", visit = "first", path = "lan", era = "today", server = "embedded", nodelay = "on" }
+        replicates = { quick = { lan = 2, wan = 1 } }
+        side_by_side = {}
+        limits = {}
+        client = { host = "www", fields = [], first_range = 256 }
+        [[block]]
+        name = "main"
+        purpose = "all"
+        factors = { policy = ["h1.1", "h1.0"], path = ["lan", "wan"], visit = ["first", "revalidate"] }
+        exclude = [{ policy = "h1.0", path = "wan", visit = "first|revalidate" }]
+        [[block]]
+        name = "nagle"
+        purpose = "one factor more"
+        factors = { nodelay = ["on", "off"] }
+        replicates = { quick = 3 }
+    "#;
+
+    #[test]
+    fn a_block_is_the_crossing_of_its_factors_less_its_exclusions() {
+        let study = Study::parse(STUDY).unwrap();
+        let cells = study.cells("quick").unwrap();
+        assert_eq!(cells.len(), 6 + 2);
+        assert_eq!(
+            cells.iter().filter(|c| c.level("policy") == "h1.0").count(),
+            2
+        );
+        let nagle = cells.last().unwrap();
+        assert_eq!(nagle.key.level("nodelay"), Some("off"));
+        assert_eq!(nagle.replicates, 3);
+        assert_eq!(cells[0].key.level("nodelay"), None);
+        assert_eq!(cells[0].level("nodelay"), "on");
+    }
+
+    #[test]
+    fn a_factor_without_a_default_is_refused_by_name() {
+        let text = STUDY.replace(", nodelay = \"on\"", "");
+        let error = Study::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("nodelay"), "{error}");
+    }
+}
