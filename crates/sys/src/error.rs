@@ -63,6 +63,12 @@ pub enum Error {
         /// The address wanted.
         address: SocketAddr,
     },
+    /// Settings were to be changed in the namespace of the program itself.
+    #[error(
+        "this is the namespace of the program itself, whose settings belong to the machine: make \
+         one for the experiment"
+    )]
+    OwnNamespace,
     /// A name does not fit where the kernel must store it.
     #[error("{name:?} is not a valid {what}")]
     BadName {

@@ -6,11 +6,13 @@
 //!
 //! - [`clock`], [`wait`]: time, and waiting for it
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
+//! - [`era`]: the TCP of a host, applied and accounted for
 //! - [`socket`], [`tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
 //! - [`signal`]: the user's wish to end
 
 pub mod clock;
+pub mod era;
 pub mod error;
 pub mod namespace;
 pub mod netlink;
@@ -22,6 +24,7 @@ pub mod tun;
 pub mod wait;
 
 pub use clock::Clock;
+pub use era::{AppliedSettings, TcpSettings};
 pub use error::{Error, Result};
 pub use namespace::Namespace;
 pub use pcapng::CaptureWriter;

@@ -8,6 +8,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Doing, Error, Result, check};
 
 /// A connection to rtnetlink. It stays with the namespace it was opened in.
@@ -28,6 +30,8 @@ pub struct Link {
     pub mtu: u32,
     /// Longest transmit queue, in packets. For a TUN this is its ring.
     pub txqueuelen: u32,
+    /// The most TCP segments it is handed as one.
+    pub gso_max_segs: u32,
     /// Whether it is administratively up.
     pub up: bool,
     /// Its counters.
@@ -56,9 +60,10 @@ pub struct LinkCounters {
     pub tx_dropped: u64,
 }
 
-/// A route to a prefix through a device, with the TCP settings that ride on routes
-/// (`RTAX_*`, `man 8 ip-route`). A metric that is `None` or zero is left to the kernel.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The TCP settings that ride on a route (`RTAX_*`, `man 8 ip-route`). `None` is left to the
+/// kernel, and so is zero, which the kernel cannot tell from it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RouteMetrics {
     /// Initial congestion window, in segments (`initcwnd`).
     pub initial_window_segments: Option<u32>,
@@ -98,6 +103,7 @@ const RTAX_QUICKACK: u16 = 15;
 const RTAX_CC_ALGO: u16 = 16;
 
 const IFLA_STATS64: u16 = 23;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFF_UP: u32 = 1;
 
 const NLM_F_REQUEST: u16 = 1;
@@ -160,6 +166,18 @@ impl Netlink {
         self.tell(
             request,
             format!("set MTU {mtu} and queue {txqueuelen} of device {index}"),
+        )
+    }
+
+    /// Sets the most TCP segments that are handed to a device as one; software cuts them up
+    /// before a device that has no offload of its own.
+    pub fn set_gso_max_segs(&mut self, index: u32, segments: u32) -> Result<()> {
+        let mut request = Message::new(libc::RTM_NEWLINK, 0);
+        request.link_header(index, 0, 0);
+        request.u32(IFLA_GSO_MAX_SEGS, segments);
+        self.tell(
+            request,
+            format!("let device {index} take {segments} segments at once"),
         )
     }
 
@@ -286,6 +304,55 @@ impl Netlink {
                 };
             }
         }
+    }
+}
+
+impl RouteMetrics {
+    /// Each metric that is set: its name in `ip route`, its value as text, and itself alone.
+    pub(crate) fn each(&self) -> Vec<(&'static str, String, RouteMetrics)> {
+        let mut each = Vec::new();
+        let mut add = |name, value: Option<String>, alone: RouteMetrics| {
+            if let Some(value) = value {
+                each.push((name, value, alone));
+            }
+        };
+        macro_rules! metrics {
+            ($($name:literal $field:ident,)*) => {$(
+                add(
+                    $name,
+                    self.$field.as_ref().map(ToString::to_string),
+                    RouteMetrics { $field: self.$field.clone(), ..RouteMetrics::default() },
+                );
+            )*};
+        }
+        metrics! {
+            "initcwnd" initial_window_segments,
+            "initrwnd" initial_receive_window_segments,
+            "window" window_bytes,
+            "advmss" advertised_mss_bytes,
+            "mtu" mtu_bytes,
+            "rto_min (ms)" rto_min_ms,
+            "rtt (ms)" rtt_ms,
+            "rttvar (ms)" rttvar_ms,
+            "ssthresh" ssthresh_segments,
+            "quickack" quick_ack,
+            "congctl" congestion_control,
+        }
+        each
+    }
+
+    /// Takes over every metric that is set in `other`.
+    pub(crate) fn take_from(&mut self, other: &RouteMetrics) {
+        macro_rules! take {
+            ($($field:ident)*) => {$(
+                if other.$field.is_some() {
+                    self.$field.clone_from(&other.$field);
+                }
+            )*};
+        }
+        take!(initial_window_segments initial_receive_window_segments window_bytes
+            advertised_mss_bytes mtu_bytes rto_min_ms rtt_ms rttvar_ms ssthresh_segments
+            quick_ack congestion_control);
     }
 }
 
@@ -427,6 +494,7 @@ fn parse_link(body: &[u8]) -> Result<Link> {
         name: String::new(),
         mtu: 0,
         txqueuelen: 0,
+        gso_max_segs: 0,
         up: u32_at(body, 8) & IFF_UP != 0,
         counters: LinkCounters::default(),
     };
@@ -435,6 +503,7 @@ fn parse_link(body: &[u8]) -> Result<Link> {
             libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_MTU if value.len() >= 4 => link.mtu = u32_at(value, 0),
             libc::IFLA_TXQLEN if value.len() >= 4 => link.txqueuelen = u32_at(value, 0),
+            IFLA_GSO_MAX_SEGS if value.len() >= 4 => link.gso_max_segs = u32_at(value, 0),
             IFLA_STATS64 if value.len() >= 64 => {
                 let at = |n: usize| u64::from_ne_bytes(value[n * 8..n * 8 + 8].try_into().unwrap());
                 link.counters = LinkCounters {

@@ -10,12 +10,14 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use fathometer_model::Failure;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Result, check};
 
 /// What is set on a socket before it listens or connects. `None` leaves the kernel's default. A
 /// listening socket hands its options on to the connections it accepts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// `TCP_NODELAY`: whether Nagle's algorithm is off.
     pub no_delay: Option<bool>,

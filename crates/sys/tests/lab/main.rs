@@ -6,9 +6,9 @@ mod pair;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use fathometer_sys::Namespace;
+use fathometer_sys::{Namespace, TcpSettings};
 
-use pair::Pair;
+use pair::{Pair, Wire};
 
 /// Whether namespaces can be made here. Says why not.
 fn lab() -> bool {
@@ -28,7 +28,7 @@ fn a_tun_pair_carries_tcp_of_both_families_without_losing_a_packet() {
     if !lab() {
         return;
     }
-    let pair = Pair::new(1500);
+    let pair = Pair::new(Wire::default(), &TcpSettings::default());
     for address in [pair::SERVER4, pair::SERVER6] {
         let listener = pair
             .server
@@ -50,12 +50,10 @@ fn a_tun_pair_carries_tcp_of_both_families_without_losing_a_packet() {
         server.join().unwrap();
         assert_eq!(received, vec![7; 300_000]);
     }
-    let (client, server) = pair.stop();
-    assert_eq!(
-        (client.dropped().unwrap(), server.dropped().unwrap()),
-        (0, 0)
-    );
-    let counters = server.counters().unwrap();
+    let end = pair.stop();
+    let dropped = (end.client.dropped().unwrap(), end.server.dropped().unwrap());
+    assert_eq!(dropped, (0, 0));
+    let counters = end.server.counters().unwrap();
     // 300 000 octets in segments of at most 1460: no offload can have made it fewer.
     assert!(counters.tx_packets >= 2 * 206, "{counters:?}");
 }

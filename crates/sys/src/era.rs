@@ -1,0 +1,286 @@
+//! The TCP of a host: settings of its namespace, of its device and of its routes, each applied,
+//! read back and accounted for.
+//!
+//! What an era is made of is data, read elsewhere; this module applies what it is given and never
+//! keeps quiet about a setting that the kernel does not have, refuses or changes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::netlink::{Netlink, RouteMetrics};
+use crate::socket::SocketOptions;
+
+/// The TCP of one host. What is left out stays as the kernel has it in a fresh namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpSettings {
+    /// Kernel settings by their dotted name (`net.ipv4.tcp_sack`) and value as
+    /// `/proc/sys/net` prints it; blanks of any kind between numbers are the same.
+    pub sysctl: BTreeMap<String, String>,
+    /// What rides on every route of the host.
+    pub route: RouteMetrics,
+    /// What every socket of the host is given. Not applied here: it is for whoever opens them.
+    pub socket: SocketOptions,
+    /// The most segments that TCP hands to the device as one (`gso_max_segs`). With 1 the sender
+    /// decides about each segment by itself, as before segmentation offload; with more it holds
+    /// segments back to send them in bursts (`tcp_tso_win_divisor`).
+    pub burst_segments: Option<u32>,
+}
+
+/// A route of a host, on which [`TcpSettings::route`] is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Where it leads.
+    pub destination: IpAddr,
+    /// How much of the destination counts, in bits.
+    pub prefix: u8,
+    /// The address the host uses on it.
+    pub source: Option<IpAddr>,
+}
+
+/// What became of one setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedSetting {
+    /// Its name, as in `net.ipv4.tcp_sack` or `route initcwnd`.
+    pub name: String,
+    /// The value asked for.
+    pub wanted: String,
+    /// What became of it.
+    pub outcome: SettingOutcome,
+}
+
+/// What became of a setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome", content = "detail")]
+pub enum SettingOutcome {
+    /// It was changed, from this value.
+    Applied(String),
+    /// It had the value already.
+    AlreadySo,
+    /// It does not have the value, for this reason.
+    Impossible(String),
+}
+
+/// What became of all settings of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AppliedSettings(pub Vec<AppliedSetting>);
+
+impl AppliedSettings {
+    /// The settings that the kernel could not be brought to.
+    pub fn impossible(&self) -> impl Iterator<Item = &AppliedSetting> {
+        self.0
+            .iter()
+            .filter(|setting| matches!(setting.outcome, SettingOutcome::Impossible(_)))
+    }
+}
+
+impl fmt::Display for AppliedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.name, self.wanted)?;
+        match &self.outcome {
+            SettingOutcome::Applied(before) => write!(f, " (was {before})"),
+            SettingOutcome::AlreadySo => write!(f, " (already so)"),
+            SettingOutcome::Impossible(reason) => write!(f, " is impossible here: {reason}"),
+        }
+    }
+}
+
+impl TcpSettings {
+    /// Applies the settings to the calling thread's namespace: kernel settings first, then the
+    /// device, then each route, which is added or replaced.
+    ///
+    /// An error only when nothing could be done at all, as in the program's own namespace, whose
+    /// settings belong to the machine and are never touched.
+    pub fn apply(&self, device: u32, routes: &[Route]) -> Result<AppliedSettings> {
+        refuse_own_namespace()?;
+        let mut applied = Vec::new();
+        for (name, wanted) in &self.sysctl {
+            applied.push(AppliedSetting {
+                name: name.clone(),
+                wanted: wanted.clone(),
+                outcome: set_sysctl(name, wanted),
+            });
+        }
+        let mut netlink = Netlink::open()?;
+        if let Some(wanted) = self.burst_segments {
+            applied.push(AppliedSetting {
+                name: "device gso_max_segs".to_owned(),
+                wanted: wanted.to_string(),
+                outcome: set_burst(&mut netlink, device, wanted),
+            });
+        }
+        for route in routes {
+            add_route(&mut netlink, device, route, &self.route, &mut applied)?;
+        }
+        Ok(AppliedSettings(applied))
+    }
+}
+
+/// The value of a kernel setting in the calling thread's namespace, blanks normalised; `None` when
+/// the kernel has no such setting there.
+pub fn sysctl(name: &str) -> Result<Option<String>> {
+    let path = sysctl_path(name).ok_or_else(|| bad_name(name))?;
+    match fs::read_to_string(&path) {
+        Ok(value) => Ok(Some(normalised(&value))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::System {
+            doing: format!("read {}", path.display()),
+            source,
+        }),
+    }
+}
+
+fn refuse_own_namespace() -> Result<()> {
+    let own = fs::read_link("/proc/self/ns/net");
+    let here = fs::read_link("/proc/thread-self/ns/net");
+    match (own, here) {
+        (Ok(own), Ok(here)) if own != here => Ok(()),
+        _ => Err(Error::OwnNamespace),
+    }
+}
+
+fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
+    let impossible = |reason: String| SettingOutcome::Impossible(reason);
+    let Some(path) = sysctl_path(name) else {
+        return impossible(bad_name(name).to_string());
+    };
+    let before = match fs::read_to_string(&path) {
+        Ok(value) => normalised(&value),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return impossible("this kernel has no such setting for a namespace".to_owned());
+        }
+        Err(error) => return impossible(format!("it cannot be read: {error}")),
+    };
+    let wanted = normalised(wanted);
+    if before == wanted {
+        return SettingOutcome::AlreadySo;
+    }
+    if let Err(error) = fs::write(&path, &wanted) {
+        return impossible(format!("the kernel keeps {before}: {error}"));
+    }
+    match fs::read_to_string(&path).map(|value| normalised(&value)) {
+        Ok(found) if found == wanted => SettingOutcome::Applied(before),
+        Ok(found) => impossible(format!("the kernel made it {found}")),
+        Err(error) => impossible(format!("it cannot be read back: {error}")),
+    }
+}
+
+/// The file of a setting; `None` unless the name is a dotted path under `net`.
+fn sysctl_path(name: &str) -> Option<PathBuf> {
+    let good = name.starts_with("net.")
+        && name.split('.').all(|part| {
+            !part.is_empty()
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+        });
+    good.then(|| Path::new("/proc/sys").join(name.replace('.', "/")))
+}
+
+fn bad_name(name: &str) -> Error {
+    Error::BadName {
+        name: name.to_owned(),
+        what: "kernel setting (as in net.ipv4.tcp_sack)",
+    }
+}
+
+fn normalised(value: &str) -> String {
+    value.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn set_burst(netlink: &mut Netlink, device: u32, wanted: u32) -> SettingOutcome {
+    let set = |netlink: &mut Netlink| -> Result<u32> {
+        let before = netlink.link(device)?.gso_max_segs;
+        netlink.set_gso_max_segs(device, wanted)?;
+        Ok(before)
+    };
+    match set(netlink) {
+        Err(error) => SettingOutcome::Impossible(error.to_string()),
+        Ok(before) if before == wanted => SettingOutcome::AlreadySo,
+        Ok(before) => match netlink.link(device) {
+            Ok(link) if link.gso_max_segs == wanted => SettingOutcome::Applied(before.to_string()),
+            Ok(link) => {
+                SettingOutcome::Impossible(format!("the kernel made it {}", link.gso_max_segs))
+            }
+            Err(error) => SettingOutcome::Impossible(error.to_string()),
+        },
+    }
+}
+
+/// Adds one route with all metrics. When the kernel refuses one, finds out which by adding them
+/// one by one, so that the others count.
+fn add_route(
+    netlink: &mut Netlink,
+    device: u32,
+    route: &Route,
+    metrics: &RouteMetrics,
+    applied: &mut Vec<AppliedSetting>,
+) -> Result<()> {
+    let add = |netlink: &mut Netlink, metrics: &RouteMetrics| {
+        netlink.add_route(
+            device,
+            route.destination,
+            route.prefix,
+            route.source,
+            metrics,
+        )
+    };
+    add(netlink, &RouteMetrics::default())?;
+    let mut taken = RouteMetrics::default();
+    for (name, wanted, one) in metrics.each() {
+        let mut attempt = taken.clone();
+        attempt.take_from(&one);
+        let outcome = match add(netlink, &attempt) {
+            Ok(()) => {
+                taken = attempt;
+                SettingOutcome::Applied("the kernel's choice".to_owned())
+            }
+            Err(error) => SettingOutcome::Impossible(error.to_string()),
+        };
+        applied.push(AppliedSetting {
+            name: format!("route to {}: {name}", route.destination),
+            wanted,
+            outcome,
+        });
+    }
+    add(netlink, &taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_outside_net_are_refused_by_name() {
+        for name in [
+            "kernel.hostname",
+            "net",
+            "net..tcp_sack",
+            "net.../kernel.x",
+            "net.ipv4/../x",
+        ] {
+            assert!(sysctl_path(name).is_none(), "{name}");
+        }
+        assert_eq!(
+            sysctl_path("net.ipv4.conf.fm-0.rp_filter").unwrap(),
+            Path::new("/proc/sys/net/ipv4/conf/fm-0/rp_filter")
+        );
+    }
+
+    #[test]
+    fn the_machines_own_settings_are_not_touched() {
+        let settings = TcpSettings {
+            sysctl: BTreeMap::from([("net.ipv4.tcp_sack".to_owned(), "0".to_owned())]),
+            ..TcpSettings::default()
+        };
+        assert!(matches!(settings.apply(1, &[]), Err(Error::OwnNamespace)));
+    }
+}
