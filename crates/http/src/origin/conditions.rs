@@ -1,0 +1,309 @@
+//! Conditional requests (RFC 9110 section 13).
+
+use super::date::{DATE_LENGTH, parse_date};
+
+/// Length of an entity tag of this origin: sixteen hexadecimal digits in quotes.
+pub const ETAG_LENGTH: usize = 18;
+
+/// The values of a field that may come in several lines, in order. Holds four lines; more of one
+/// field is not a request of good faith.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lines<'a> {
+    lines: [&'a [u8]; 4],
+    count: u8,
+}
+
+impl<'a> Lines<'a> {
+    /// Adds a line; false when there are four already.
+    #[must_use]
+    pub fn push(&mut self, value: &'a [u8]) -> bool {
+        let Some(line) = self.lines.get_mut(self.count as usize) else {
+            return false;
+        };
+        *line = value;
+        self.count += 1;
+        true
+    }
+
+    /// Whether the field is absent.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The values.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.lines[..self.count as usize].iter().copied()
+    }
+}
+
+/// The value of a field that may come once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Single<'a> {
+    /// Not there.
+    #[default]
+    Absent,
+    /// There once.
+    Value(&'a [u8]),
+    /// There more than once, which makes it void.
+    Repeated,
+}
+
+impl<'a> Single<'a> {
+    /// Adds an occurrence.
+    pub fn push(&mut self, value: &'a [u8]) {
+        *self = match self {
+            Single::Absent => Single::Value(value),
+            _ => Single::Repeated,
+        };
+    }
+
+    /// The value when there is exactly one.
+    pub fn value(self) -> Option<&'a [u8]> {
+        match self {
+            Single::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// The precondition fields of a request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Preconditions<'a> {
+    /// `If-Match`
+    pub if_match: Lines<'a>,
+    /// `If-None-Match`
+    pub if_none_match: Lines<'a>,
+    /// `If-Modified-Since`
+    pub if_modified_since: Single<'a>,
+    /// `If-Unmodified-Since`
+    pub if_unmodified_since: Single<'a>,
+    /// `If-Range`
+    pub if_range: Single<'a>,
+}
+
+/// What identifies the selected representation.
+#[derive(Debug, Clone, Copy)]
+pub struct Validators<'a> {
+    /// Its strong entity tag, quotes included.
+    pub etag: &'a [u8; ETAG_LENGTH],
+    /// Its last modification, seconds since the Unix epoch.
+    pub last_modified: u64,
+    /// The same as text.
+    pub last_modified_text: &'a [u8; DATE_LENGTH],
+}
+
+/// What the preconditions make of a GET or HEAD request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Do as asked.
+    Proceed,
+    /// 304: the client has it.
+    NotModified,
+    /// 412: the client wants another state than this one.
+    Failed,
+}
+
+/// Evaluates the preconditions of a GET or HEAD request in the order of RFC 9110 section 13.2.2.
+pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> Verdict {
+    if !preconditions.if_match.is_empty() {
+        if !matches_any(&preconditions.if_match, current.etag, Comparison::Strong) {
+            return Verdict::Failed;
+        }
+    } else if let Some(date) = preconditions.if_unmodified_since.value()
+        && let Some(since) = parse_date(date)
+        && current.last_modified > since
+    {
+        return Verdict::Failed;
+    }
+    if !preconditions.if_none_match.is_empty() {
+        if matches_any(&preconditions.if_none_match, current.etag, Comparison::Weak) {
+            return Verdict::NotModified;
+        }
+    } else if let Some(date) = preconditions.if_modified_since.value() {
+        let unmodified = date == current.last_modified_text
+            || parse_date(date).is_some_and(|since| current.last_modified <= since);
+        if unmodified {
+            return Verdict::NotModified;
+        }
+    }
+    Verdict::Proceed
+}
+
+/// Whether a Range field may be obeyed as far as If-Range says (RFC 9110 section 13.1.5).
+pub fn range_applies(if_range: Single<'_>, current: &Validators<'_>) -> bool {
+    match if_range {
+        Single::Absent => true,
+        Single::Repeated => false,
+        Single::Value(value) if value.starts_with(b"\"") => value == current.etag,
+        Single::Value(value) => parse_date(value) == Some(current.last_modified),
+    }
+}
+
+/// How entity tags are compared (RFC 9110 section 8.8.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+fn matches_any(lines: &Lines<'_>, etag: &[u8], comparison: Comparison) -> bool {
+    lines.iter().any(|line| {
+        line == b"*"
+            || entity_tags(line)
+                .any(|(weak, opaque)| opaque == etag && !(weak && comparison == Comparison::Strong))
+    })
+}
+
+/// The entity tags of a list, each with whether it is weak and its opaque part in quotes. Ends at
+/// the first thing that is no entity tag.
+fn entity_tags(list: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
+    let mut rest = list;
+    std::iter::from_fn(move || {
+        // Not `fields::list`: a backslash in an entity tag escapes nothing.
+        while let [b' ' | b'\t' | b',', after @ ..] = rest {
+            rest = after;
+        }
+        let (weak, opaque) = match rest.strip_prefix(b"W/") {
+            Some(opaque) => (true, opaque),
+            None => (false, rest),
+        };
+        let inner = opaque.strip_prefix(b"\"")?;
+        let length = inner.iter().position(|&byte| byte == b'"')? + 2;
+        let (tag, after) = opaque.split_at(length);
+        rest = after;
+        Some((weak, tag))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::date::format_date;
+    use super::*;
+
+    const ETAG: &[u8; ETAG_LENGTH] = b"\"0123456789abcdef\"";
+    const MODIFIED: u64 = 784_111_777;
+    const EARLIER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const LATER: &str = "Sunday, 06-Nov-94 08:49:38 GMT";
+
+    fn with_current<T>(test: impl FnOnce(&Validators<'_>) -> T) -> T {
+        test(&Validators {
+            etag: ETAG,
+            last_modified: MODIFIED,
+            last_modified_text: &format_date(MODIFIED),
+        })
+    }
+
+    fn verdict(fields: &[(&str, &'static str)]) -> Verdict {
+        let mut preconditions = Preconditions::default();
+        for (name, value) in fields {
+            let value = value.as_bytes();
+            match *name {
+                "match" => assert!(preconditions.if_match.push(value)),
+                "none-match" => assert!(preconditions.if_none_match.push(value)),
+                "modified" => preconditions.if_modified_since.push(value),
+                "unmodified" => preconditions.if_unmodified_since.push(value),
+                _ => unreachable!(),
+            }
+        }
+        with_current(|current| evaluate(&preconditions, current))
+    }
+
+    #[test]
+    fn each_precondition_alone() {
+        use Verdict::*;
+        let table = [
+            ("match", "*", Proceed),
+            ("match", "\"0123456789abcdef\"", Proceed),
+            ("match", "\"x\", \"0123456789abcdef\"", Proceed),
+            ("match", "W/\"0123456789abcdef\"", Failed),
+            ("match", "\"x\"", Failed),
+            ("match", "0123456789abcdef", Failed),
+            ("none-match", "*", NotModified),
+            ("none-match", "\"0123456789abcdef\"", NotModified),
+            ("none-match", "W/\"0123456789abcdef\"", NotModified),
+            (
+                "none-match",
+                "\"x,y\",\"\\\",\"0123456789abcdef\"",
+                NotModified,
+            ),
+            ("none-match", "\"x\"", Proceed),
+            ("none-match", "\"0123456789abcdef", Proceed),
+            ("modified", EARLIER, Proceed),
+            ("modified", SAME, NotModified),
+            (
+                "modified",
+                "Sun, 06 Nov 1994 08:49:37 GMT; length=9",
+                NotModified,
+            ),
+            ("modified", LATER, NotModified),
+            ("modified", "nonsense", Proceed),
+            ("unmodified", EARLIER, Failed),
+            ("unmodified", SAME, Proceed),
+            ("unmodified", LATER, Proceed),
+            ("unmodified", "nonsense", Proceed),
+        ];
+        for (name, value, expected) in table {
+            assert_eq!(verdict(&[(name, value)]), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn entity_tags_go_before_dates() {
+        let own = "\"0123456789abcdef\"";
+        assert_eq!(
+            verdict(&[("none-match", "\"x\""), ("modified", LATER)]),
+            Verdict::Proceed
+        );
+        assert_eq!(
+            verdict(&[("match", own), ("unmodified", EARLIER)]),
+            Verdict::Proceed
+        );
+        assert_eq!(
+            verdict(&[("match", "\"x\""), ("none-match", own)]),
+            Verdict::Failed
+        );
+        assert_eq!(
+            verdict(&[("match", own), ("none-match", own)]),
+            Verdict::NotModified
+        );
+        assert_eq!(
+            verdict(&[("unmodified", EARLIER), ("modified", SAME)]),
+            Verdict::Failed
+        );
+    }
+
+    #[test]
+    fn lists_continue_over_lines_and_repeated_dates_are_void() {
+        let own = "\"0123456789abcdef\"";
+        assert_eq!(
+            verdict(&[("none-match", "\"x\""), ("none-match", own)]),
+            Verdict::NotModified
+        );
+        assert_eq!(
+            verdict(&[("modified", SAME), ("modified", SAME)]),
+            Verdict::Proceed
+        );
+    }
+
+    #[test]
+    fn if_range_compares_strongly() {
+        let table = [
+            ("\"0123456789abcdef\"", true),
+            ("W/\"0123456789abcdef\"", false),
+            ("\"x\"", false),
+            (SAME, true),
+            (LATER, false),
+            (EARLIER, false),
+            ("nonsense", false),
+        ];
+        with_current(|current| {
+            for (value, expected) in table {
+                let field = Single::Value(value.as_bytes());
+                assert_eq!(range_applies(field, current), expected, "{value}");
+            }
+            assert!(range_applies(Single::Absent, current));
+            assert!(!range_applies(Single::Repeated, current));
+        });
+    }
+}

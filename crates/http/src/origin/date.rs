@@ -1,0 +1,88 @@
+//! Dates as HTTP writes them (RFC 9110 section 5.6.7), in fixed buffers.
+
+use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Length of a date in the preferred format: `Mon, 24 Mar 1997 20:19:34 GMT`.
+pub const DATE_LENGTH: usize = 29;
+
+/// 9999-12-31T23:59:59Z, the last second that the format can name.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// Writes a second since the Unix epoch in the preferred format. Seconds after the year 9999 are
+/// written as its last one.
+pub fn format_date(second: u64) -> [u8; DATE_LENGTH] {
+    let time = UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND));
+    let mut text = [b' '; DATE_LENGTH];
+    // The buffer has the length of the format: the write cannot fall short.
+    let _ = write!(&mut text[..], "{}", httpdate::HttpDate::from(time));
+    text
+}
+
+/// Reads a date in any of the three formats that HTTP allows, as seconds since the Unix epoch. What
+/// follows a semicolon is ignored: browsers of the nineties appended `; length=1234`.
+pub fn parse_date(text: &[u8]) -> Option<u64> {
+    let date = text.split(|&byte| byte == b';').next()?.trim_ascii();
+    let time = httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok()?;
+    time.duration_since(UNIX_EPOCH)
+        .ok()
+        .map(|since| since.as_secs())
+}
+
+/// The text of the current second, written anew only when the second changes.
+#[derive(Debug, Clone)]
+pub struct DateText {
+    second: u64,
+    text: [u8; DATE_LENGTH],
+}
+
+impl Default for DateText {
+    fn default() -> DateText {
+        DateText {
+            second: 0,
+            text: *b"Thu, 01 Jan 1970 00:00:00 GMT",
+        }
+    }
+}
+
+impl DateText {
+    /// The text for a second since the Unix epoch.
+    pub fn at(&mut self, second: u64) -> &[u8; DATE_LENGTH] {
+        if second != self.second {
+            self.text = format_date(second);
+            self.second = second;
+        }
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_read_what_they_write_in_all_three_formats() {
+        let second = 784_111_777;
+        assert_eq!(&format_date(second), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Sun, 06 Nov 1994 08:49:37 GMT; length=43008",
+        ] {
+            assert_eq!(parse_date(text.as_bytes()), Some(second), "{text}");
+        }
+        for text in ["", "0", "yesterday", "Sun, 06 Nov 1994 08:49:37 CET"] {
+            assert_eq!(parse_date(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(&format_date(u64::MAX)[12..16], b"9999");
+    }
+
+    #[test]
+    fn the_cached_text_follows_the_second() {
+        let mut text = DateText::default();
+        for second in [0, 1, 1, 784_111_777, 0] {
+            assert_eq!(*text.at(second), format_date(second));
+        }
+    }
+}

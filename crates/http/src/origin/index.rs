@@ -1,0 +1,224 @@
+//! A site made ready to be served: each path's file, each file's representations with their
+//! validators.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fathometer_model::{ContentCoding, FileId, Site};
+
+use super::conditions::{ETAG_LENGTH, Validators};
+use super::date::{DATE_LENGTH, format_date};
+use super::target;
+use super::text::hexadecimal;
+
+/// One representation of one file: its bytes as they are, or under one content coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RepresentationId(u32);
+
+/// What is known about a representation in advance.
+#[derive(Debug, Clone)]
+pub(super) struct Representation {
+    pub file: FileId,
+    /// Its place in [`fathometer_model::File::encoded`]; `None` for the bytes as they are.
+    stored: Option<u8>,
+    pub coding: Option<ContentCoding>,
+    pub length: u64,
+    pub etag: [u8; ETAG_LENGTH],
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Its first representation, the bytes as they are; those of its codings follow.
+    first: u32,
+    last_modified: u64,
+    last_modified_text: [u8; DATE_LENGTH],
+}
+
+/// Why a site cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SiteError {
+    /// A path that no request could name.
+    #[error("{path:?} is not a path from the root")]
+    BadPath {
+        /// The path.
+        path: String,
+    },
+    /// Two files of one path.
+    #[error("two files have the path {path:?}")]
+    RepeatedPath {
+        /// The path.
+        path: String,
+    },
+    /// A media type that no field could carry.
+    #[error("{content_type:?} is not a media type")]
+    BadContentType {
+        /// The media type.
+        content_type: String,
+    },
+}
+
+/// The site and what is known about it in advance.
+#[derive(Debug)]
+pub(super) struct Index {
+    site: Arc<Site>,
+    paths: HashMap<Box<[u8]>, FileId>,
+    entries: Vec<Entry>,
+    representations: Vec<Representation>,
+}
+
+impl Index {
+    pub fn new(site: Arc<Site>) -> Result<Index, SiteError> {
+        let mut paths = HashMap::with_capacity(site.files.len() + 1);
+        let mut entries = Vec::with_capacity(site.files.len());
+        let mut representations = Vec::with_capacity(site.files.len());
+        let mut scratch = Vec::new();
+        for (place, file) in site.files.iter().enumerate() {
+            let id = FileId(place as u32);
+            let path = file.path.clone();
+            let plain = path
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'?');
+            let Ok(Some(canonical)) = target::canonical(path.as_bytes(), &mut scratch) else {
+                return Err(SiteError::BadPath { path });
+            };
+            if !path.starts_with('/') || !plain {
+                return Err(SiteError::BadPath { path });
+            }
+            if paths.insert(canonical.into(), id).is_some() {
+                return Err(SiteError::RepeatedPath { path });
+            }
+            let content_type = &file.content_type;
+            if content_type.is_empty()
+                || !content_type.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+            {
+                return Err(SiteError::BadContentType {
+                    content_type: content_type.clone(),
+                });
+            }
+            entries.push(Entry {
+                first: representations.len() as u32,
+                last_modified: file.last_modified,
+                last_modified_text: format_date(file.last_modified),
+            });
+            representations.push(representation(id, None, &file.body));
+            for (stored, (coding, body)) in file.encoded.iter().enumerate() {
+                let stored = Some((stored as u8, *coding));
+                representations.push(representation(id, stored, body));
+            }
+        }
+        if let Some(page) = site.pages.first() {
+            paths.entry(Box::from(*b"/")).or_insert(page.base);
+        }
+        Ok(Index {
+            site,
+            paths,
+            entries,
+            representations,
+        })
+    }
+
+    pub fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    /// The file of a canonical path.
+    pub fn file(&self, path: &[u8]) -> Option<FileId> {
+        self.paths.get(path).copied()
+    }
+
+    /// All representations of a file, the plain one first.
+    pub fn representations(
+        &self,
+        file: FileId,
+    ) -> impl Iterator<Item = (RepresentationId, &Representation)> {
+        let first = self.entries[file.0 as usize].first;
+        let last = first + self.site.file(file).encoded.len() as u32;
+        (first..=last).map(|id| (RepresentationId(id), &self.representations[id as usize]))
+    }
+
+    pub fn representation(&self, id: RepresentationId) -> &Representation {
+        &self.representations[id.0 as usize]
+    }
+
+    pub fn validators(&self, id: RepresentationId) -> Validators<'_> {
+        let representation = self.representation(id);
+        let entry = &self.entries[representation.file.0 as usize];
+        Validators {
+            etag: &representation.etag,
+            last_modified: entry.last_modified,
+            last_modified_text: &entry.last_modified_text,
+        }
+    }
+
+    pub fn body(&self, id: RepresentationId) -> &[u8] {
+        let representation = self.representation(id);
+        let file = self.site.file(representation.file);
+        match representation.stored {
+            None => &file.body,
+            Some(stored) => &file.encoded[stored as usize].1,
+        }
+    }
+}
+
+fn representation(
+    file: FileId,
+    stored: Option<(u8, ContentCoding)>,
+    body: &[u8],
+) -> Representation {
+    let coding = stored.map(|(_, coding)| coding);
+    let mut etag = [b'"'; ETAG_LENGTH];
+    etag[1..ETAG_LENGTH - 1].copy_from_slice(&hexadecimal(digest(coding, body)));
+    Representation {
+        file,
+        stored: stored.map(|(place, _)| place),
+        coding,
+        length: body.len() as u64,
+        etag,
+    }
+}
+
+/// 64 bits of the content and its coding: the same on every machine and in every version, different
+/// for different content but for a chance of 2^-64. No defence against content made to collide.
+fn digest(coding: Option<ContentCoding>, body: &[u8]) -> u64 {
+    // Multiply and fold, as in wyhash and its kin: the upper half of each product returns below.
+    let fold = |state: u64, word: u64| {
+        let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+        (product as u64) ^ (product >> 64) as u64
+    };
+    let mut state = 0x243f_6a88_85a3_08d3;
+    let coding = coding.map_or("", ContentCoding::token);
+    for part in [coding.as_bytes(), body] {
+        state = fold(state, part.len() as u64 ^ 0x1319_8a2e_0370_7344);
+        let (words, rest) = part.as_chunks::<8>();
+        for word in words {
+            state = fold(state, u64::from_le_bytes(*word)).rotate_left(23);
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        state = fold(state, u64::from_le_bytes(last));
+    }
+    fold(state, 0xa409_3822_299f_31d0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_pinned_and_tell_content_and_coding_apart() {
+        let cases = [
+            digest(None, b""),
+            digest(None, b"\0"),
+            digest(None, b"abcdefgh"),
+            digest(None, b"abcdefgi"),
+            digest(Some(ContentCoding::Gzip), b"abcdefgh"),
+            digest(Some(ContentCoding::Deflate), b"abcdefgh"),
+        ];
+        for (place, digest) in cases.iter().enumerate() {
+            assert!(!cases[..place].contains(digest), "{place}");
+        }
+        // From an independent implementation: entity tags outlive a version of this program in the
+        // caches of its clients.
+        assert_eq!(cases[2], 0xb42176263aee6033);
+    }
+}
