@@ -1,1 +1,72 @@
-//! The client side of one HTTP/1.x connection.
+//! The client side of one HTTP/1.x connection, without I/O: HTTP/1.0, HTTP/1.0 with Keep-Alive and
+//! HTTP/1.1 (RFC 1945, RFC 9112), with pipelining of bounded depth.
+//!
+//! [`Connection`] turns requests into octets and octets into [`Event`]s. Its methods fall into four
+//! kinds:
+//!
+//! - questions, which change nothing: [`can_request`](Connection::can_request),
+//!   [`head`](Connection::head), [`transmit`](Connection::transmit),
+//!   [`poll_timeout`](Connection::poll_timeout) …
+//! - what the client wants: [`request`](Connection::request),
+//!   [`send_content`](Connection::send_content), [`release`](Connection::release),
+//!   [`flush`](Connection::flush), [`finish`](Connection::finish);
+//! - what happened to the transport: [`transmitted`](Connection::transmitted),
+//!   [`handle_eof`](Connection::handle_eof), [`handle_failure`](Connection::handle_failure),
+//!   [`handle_timeout`](Connection::handle_timeout);
+//! - [`poll`](Connection::poll), which reads octets and is the only source of events. Call it with
+//!   what was read, and with nothing after every method of the third kind, until it returns
+//!   `None`; then look at `transmit` and `poll_timeout` again.
+//!
+//! Invariants: any split of the input gives the same events (contents joined); no octet leaves that
+//! was not released, because *when a client flushes* is what is being measured; every request ends
+//! in exactly one of `End`, `Failed` and `Unanswered`; nothing comes after `Closed`. An exchange
+//! allocates nothing once the buffers have grown to their sizes.
+//!
+//! Not done here: choosing connections and retrying (that is [`crate::driver`]'s), content codings,
+//! following redirections, upgrading (101) and tunnels (`CONNECT`). Responses whose framing is in
+//! doubt (two lengths, a length and a transfer coding, a transfer coding in HTTP/1.0 or one that
+//! was not asked for) are refused; harmless faults (bare line feeds, folded lines) are forgiven.
+//!
+//! ```
+//! use fathometer_http::h1::client::{Config, Connection, Event, RequestLine, Version};
+//! use fathometer_model::Instant;
+//!
+//! let now = Instant::ZERO;
+//! let mut connection = Connection::new(Config { depth: 4, ..Config::default() });
+//! for target in ["/a", "/b"] {
+//!     let line = RequestLine { method: "GET", target, host: "example.org", version: Version::Http11 };
+//!     let mut request = connection.request(line).unwrap();
+//!     request.field("Accept", "*/*");
+//!     request.send().unwrap();
+//! }
+//! assert!(connection.transmit().is_empty(), "nothing leaves by accident");
+//! connection.flush();
+//! let written = connection.transmit().len();
+//! connection.transmitted(written, now);
+//!
+//! let mut input: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+//! while let Some(event) = connection.poll(&mut input, now) {
+//!     match event {
+//!         Event::Head { .. } => assert_eq!(connection.head().status(), 200),
+//!         Event::Content { bytes, .. } => assert_eq!(bytes, b"hi"),
+//!         Event::End { persists, .. } => assert!(persists),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!(connection.outstanding(), 1);
+//! ```
+
+pub mod byteranges;
+mod connection;
+mod fuzz;
+mod head;
+mod limits;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use connection::{Connection, Event, Received, RequestId};
+pub use fuzz::fuzz;
+pub use head::ResponseHead;
+pub use limits::{Config, Limits, Timeouts};
+pub use request::{Content, Queued, RequestLine, RequestWriter, SendError, Version, is_idempotent};

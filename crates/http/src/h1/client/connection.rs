@@ -1,0 +1,790 @@
+//! The connection machine.
+
+use std::collections::VecDeque;
+
+use fathometer_model::{Bytes, CloseReason, Failure, Instant};
+
+use super::head::{Framing, ResponseHead, STATUS_LINE_START};
+use super::limits::Config;
+use super::request::{RequestLine, RequestWriter, SendError, Version};
+use crate::h1::chunked::{CHUNK_END, ChunkHead, ChunkedDecoder, ChunkedLimits, LAST_CHUNK};
+use crate::h1::fields::{HeadEnd, Strictness};
+
+/// A request on one connection: they are numbered from 0 in the order they were queued.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u32);
+
+/// What happened on a connection.
+///
+/// The events of one request come in this order: `Begin`, any `Interim` and `SendContent`, `Head`,
+/// any `Content`, `End`; or `Failed` instead of what is missing after `Begin`; or `Unanswered`
+/// alone. `Closed` is the last event of all, and every request has had its `End`, `Failed` or
+/// `Unanswered` by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'i> {
+    /// The first octet of the response was read.
+    Begin {
+        /// The request it answers.
+        request: RequestId,
+    },
+    /// An interim (1xx) response; its head is at [`Connection::head`].
+    Interim {
+        /// The request it answers.
+        request: RequestId,
+        /// Its status.
+        status: u16,
+    },
+    /// The server wants the content of the request (100), or has not answered for so long that it
+    /// is to be sent without asking.
+    SendContent {
+        /// The request.
+        request: RequestId,
+    },
+    /// The head of the final response is at [`Connection::head`].
+    Head {
+        /// The request it answers.
+        request: RequestId,
+    },
+    /// Content, transfer coding taken off.
+    Content {
+        /// The request it answers.
+        request: RequestId,
+        /// The next octets of it, never empty.
+        bytes: &'i [u8],
+    },
+    /// The response is whole.
+    End {
+        /// The request it answers.
+        request: RequestId,
+        /// What it consisted of.
+        received: Received,
+        /// Whether the connection persists. If not, `Closed` follows (after `Unanswered` events).
+        persists: bool,
+    },
+    /// The response broke off or broke the rules. Responses before it are whole.
+    Failed {
+        /// The request it answered.
+        request: RequestId,
+        /// Why.
+        failure: Failure,
+        /// What had arrived of it.
+        received: Received,
+    },
+    /// No octet of a response to this request arrived, and none will.
+    Unanswered {
+        /// The request.
+        request: RequestId,
+        /// What ended the connection.
+        failure: Failure,
+        /// Whether any octet of it was handed to the transport: the server may have seen it.
+        sent: bool,
+        /// Whether its method is idempotent: it may be asked again even if the server saw it.
+        idempotent: bool,
+    },
+    /// The machine is done with the connection. Nothing comes after this and nothing more is read
+    /// or written: the transport is to be closed.
+    Closed {
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+/// The octets of one response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Status lines, fields and empty lines, interim responses included.
+    pub head: Bytes,
+    /// Content as it was transferred, with its transfer coding. (When a chunked response breaks
+    /// off within its framing, the broken piece is not counted.)
+    pub body: Bytes,
+    /// Content without its transfer coding.
+    pub content: Bytes,
+}
+
+/// The client side of one HTTP/1.x connection. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    pub(super) output: Output,
+    /// Requests without a whole answer, oldest first.
+    pub(super) outstanding: VecDeque<Outstanding>,
+    pub(super) next_request: RequestId,
+    /// The oldest request in `outstanding`, or the next one when that is empty.
+    oldest: RequestId,
+    /// How many in `outstanding` have an octet handed to the transport.
+    begun: usize,
+    /// Whether further requests can be queued, as far as those before them say.
+    pub(super) accepts: bool,
+    pub(super) upload: Option<Upload>,
+    phase: Phase,
+    /// Whether `Begin` was reported for the oldest request.
+    answering: bool,
+    head: ResponseHead,
+    head_end: HeadEnd,
+    /// Whether `head` holds a part of the head being read, and not the head before it.
+    in_head: bool,
+    received: Received,
+    interims: u16,
+    /// Empty lines skipped before this head, in octets.
+    skipped: u8,
+    /// When the oldest request's clock started; see [`super::Timeouts`].
+    turn: Option<Instant>,
+    /// When something was last read or written.
+    active: Instant,
+}
+
+/// What the next octet belongs to, or what is to be reported next.
+#[derive(Debug)]
+enum Phase {
+    Head,
+    Length(u64),
+    Chunked(ChunkedDecoder),
+    UntilClose,
+    /// The content is whole.
+    End,
+    /// The response is to be given up.
+    Fail(Failure),
+    /// Requests that are left over are to be reported, then the close.
+    Closing {
+        reason: CloseReason,
+        failure: Failure,
+    },
+    Closed(CloseReason),
+}
+
+/// A request without a whole answer.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    /// Where it begins in the stream of all octets written.
+    pub(super) begin: u64,
+    /// Where it ends; unknown while its content is being sent.
+    pub(super) end: Option<u64>,
+    pub(super) version: Version,
+    pub(super) head_method: bool,
+    pub(super) idempotent: bool,
+    pub(super) asks_close: bool,
+}
+
+/// The content of the youngest request, while it is not finished.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) request: RequestId,
+    /// Octets to come; `None` when chunked.
+    pub(super) remaining: Option<u64>,
+    pub(super) awaits_continue: bool,
+    /// When waiting for 100 (Continue) ends.
+    pub(super) continue_by: Option<Instant>,
+    /// That time has come and is to be reported.
+    pub(super) patience_is_over: bool,
+}
+
+/// Octets to be written: some handed to the transport, some released to it, some held.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pub(super) bytes: Vec<u8>,
+    /// `bytes[..taken]` were handed to the transport.
+    taken: usize,
+    /// `bytes[taken..released]` may be.
+    released: usize,
+    /// Octets of the stream before `bytes[0]`.
+    before: u64,
+}
+
+impl Output {
+    pub(super) fn offset_of(&self, place: usize) -> u64 {
+        self.before + place as u64
+    }
+
+    pub(super) fn end_offset(&self) -> u64 {
+        self.offset_of(self.bytes.len())
+    }
+
+    /// Forgets what was handed over, once that is cheap.
+    fn compact(&mut self) {
+        if self.taken == self.bytes.len() {
+            self.bytes.clear();
+        } else if self.taken >= 64 * 1024 {
+            self.bytes.drain(..self.taken);
+        } else {
+            return;
+        }
+        self.before += self.taken as u64;
+        self.released -= self.taken;
+        self.taken = 0;
+    }
+}
+
+impl Connection {
+    /// A machine for a transport connection that carries nothing yet.
+    pub fn new(config: Config) -> Connection {
+        Connection {
+            outstanding: VecDeque::with_capacity(usize::from(config.depth.clamp(1, 64))),
+            config,
+            output: Output::default(),
+            next_request: RequestId(0),
+            oldest: RequestId(0),
+            begun: 0,
+            accepts: true,
+            upload: None,
+            phase: Phase::Head,
+            answering: false,
+            head: ResponseHead::default(),
+            head_end: HeadEnd::new(),
+            in_head: false,
+            received: Received::default(),
+            interims: 0,
+            skipped: 0,
+            turn: None,
+            active: Instant::ZERO,
+        }
+    }
+
+    /// Starts to write a request behind those queued before.
+    pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
+        if !self.accepts_requests() {
+            return Err(SendError::Closed);
+        }
+        if self.upload.is_some() {
+            return Err(SendError::ContentUnfinished);
+        }
+        if self.outstanding.len() >= usize::from(self.config.depth.max(1)) {
+            return Err(SendError::PipelineFull);
+        }
+        Ok(RequestWriter::new(self, line))
+    }
+
+    /// Whether the connection would take a request if the pipeline had room.
+    pub fn accepts_requests(&self) -> bool {
+        self.accepts && !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
+    }
+
+    /// Whether a request can be queued now.
+    pub fn can_request(&self) -> bool {
+        self.accepts_requests()
+            && self.upload.is_none()
+            && self.outstanding.len() < usize::from(self.config.depth.max(1))
+    }
+
+    /// Requests queued or sent whose answers are not whole.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    /// The first request of which no octet has been handed to the transport; the next one to be
+    /// queued when there is none.
+    pub fn first_unsent(&self) -> RequestId {
+        RequestId(self.oldest.0.wrapping_add(self.begun as u32))
+    }
+
+    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until
+    /// the next head is read.
+    pub fn head(&self) -> &ResponseHead {
+        &self.head
+    }
+
+    /// Why the machine is done; `None` while it is not.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self.phase {
+            Phase::Closed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Adds content to the last request. Like heads it is held until it is released.
+    pub fn send_content(&mut self, content: &[u8]) -> Result<(), SendError> {
+        if !self.accepts_content() {
+            return Err(SendError::Closed);
+        }
+        let upload = self.upload.as_mut().ok_or(SendError::BadContent)?;
+        if upload.awaits_continue {
+            return Err(SendError::BadContent);
+        }
+        match &mut upload.remaining {
+            Some(remaining) => {
+                let left = remaining.checked_sub(content.len() as u64);
+                *remaining = left.ok_or(SendError::BadContent)?;
+                self.output.bytes.extend_from_slice(content);
+                if *remaining == 0 {
+                    self.end_upload();
+                }
+            }
+            None => {
+                if let Some(head) = ChunkHead::new(content.len() as u64) {
+                    let output = &mut self.output.bytes;
+                    output.extend_from_slice(head.as_bytes());
+                    output.extend_from_slice(content);
+                    output.extend_from_slice(CHUNK_END);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends chunked content. Sized content ends by itself with its last octet.
+    pub fn finish_content(&mut self) -> Result<(), SendError> {
+        if !self.accepts_content() {
+            return Err(SendError::Closed);
+        }
+        match &self.upload {
+            Some(upload) if upload.remaining.is_none() && !upload.awaits_continue => {
+                self.output.bytes.extend_from_slice(LAST_CHUNK);
+                self.end_upload();
+                Ok(())
+            }
+            _ => Err(SendError::BadContent),
+        }
+    }
+
+    /// Content is of no use once its request has been answered or the connection is closing.
+    fn accepts_content(&self) -> bool {
+        !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
+    }
+
+    fn end_upload(&mut self) {
+        self.upload = None;
+        let end = self.output.end_offset();
+        if let Some(youngest) = self.outstanding.back_mut() {
+            youngest.end = Some(end);
+        }
+    }
+
+    /// Octets written and held: neither released nor handed to the transport.
+    pub fn held(&self) -> Bytes {
+        Bytes((self.output.bytes.len() - self.output.released) as u64)
+    }
+
+    /// Releases the oldest `octets` that are held, or all when they are fewer.
+    pub fn release(&mut self, octets: Bytes) {
+        let octets = octets.0.min(self.held().0);
+        self.output.released += octets as usize;
+    }
+
+    /// Releases everything written so far.
+    pub fn flush(&mut self) {
+        self.output.released = self.output.bytes.len();
+    }
+
+    /// The octets that may be handed to the transport now.
+    pub fn transmit(&self) -> &[u8] {
+        match self.phase {
+            Phase::Fail(_) | Phase::Closing { .. } | Phase::Closed(_) => &[],
+            _ => &self.output.bytes[self.output.taken..self.output.released],
+        }
+    }
+
+    /// Says that the transport took the first `octets` of what [`transmit`](Self::transmit) gave.
+    ///
+    /// # Panics
+    /// When that is more than it gave.
+    pub fn transmitted(&mut self, octets: usize, now: Instant) {
+        assert!(octets <= self.transmit().len(), "more than was offered");
+        if octets == 0 {
+            return;
+        }
+        self.active = now;
+        self.output.taken += octets;
+        let taken = self.output.offset_of(self.output.taken);
+        while let Some(request) = self.outstanding.get(self.begun)
+            && request.begin < taken
+        {
+            self.begun += 1;
+            self.turn.get_or_insert(now);
+        }
+        let wait = self.config.timeouts.expect_continue;
+        if let Some(upload) = &mut self.upload
+            && upload.awaits_continue
+            && taken == self.output.end_offset()
+        {
+            upload.continue_by.get_or_insert(now + wait);
+        }
+        self.output.compact();
+    }
+
+    /// Reads octets off the front of `input` and reports what they mean. Call it until it returns
+    /// `None`: then `input` is used up. Call it with an empty input after any other `handle_`
+    /// method to learn what that one brought about.
+    pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
+        if !input.is_empty() {
+            self.active = now;
+        }
+        if let Some(upload) = &mut self.upload
+            && upload.awaits_continue
+            && upload.patience_is_over
+        {
+            upload.awaits_continue = false;
+            let request = upload.request;
+            return Some(Event::SendContent { request });
+        }
+        loop {
+            match &mut self.phase {
+                Phase::Head => {
+                    let before = input.len();
+                    let event = self.read_head(input);
+                    self.received.head.0 += (before - input.len()) as u64;
+                    match event {
+                        Ok(Some(event)) => return Some(event),
+                        Ok(None) if input.is_empty() => return None,
+                        Ok(None) => {}
+                        Err(failure) => self.fail(failure),
+                    }
+                }
+                Phase::Length(0) => self.phase = Phase::End,
+                Phase::Length(remaining) => {
+                    let length = usize::try_from(*remaining).unwrap_or(usize::MAX);
+                    let bytes = take(input, length)?;
+                    *remaining -= bytes.len() as u64;
+                    return Some(self.content(bytes, bytes.len()));
+                }
+                Phase::Chunked(decoder) if decoder.is_done() => self.phase = Phase::End,
+                Phase::Chunked(decoder) => {
+                    if input.is_empty() {
+                        return None;
+                    }
+                    let Ok(decoded) = decoder.decode(input) else {
+                        *input = &[];
+                        self.fail(Failure::BadResponse);
+                        continue;
+                    };
+                    let room = self.config.limits.body.0 - self.received.content.0;
+                    let over = (decoded.data.len() as u64).saturating_sub(room) as usize;
+                    let consumed = decoded.consumed - over;
+                    let data = &decoded.data[..decoded.data.len() - over];
+                    *input = &input[consumed..];
+                    if over > 0 {
+                        self.fail(Failure::TooLarge);
+                    }
+                    if !data.is_empty() {
+                        return Some(self.content(data, consumed));
+                    }
+                    self.received.body.0 += consumed as u64;
+                }
+                Phase::UntilClose => {
+                    let room = self.config.limits.body.0 - self.received.content.0;
+                    if room == 0 && !input.is_empty() {
+                        self.fail(Failure::TooLarge);
+                        continue;
+                    }
+                    let bytes = take(input, usize::try_from(room).unwrap_or(usize::MAX))?;
+                    return Some(self.content(bytes, bytes.len()));
+                }
+                Phase::End => return Some(self.end(now)),
+                Phase::Fail(failure) => {
+                    let failure = *failure;
+                    self.fail(failure);
+                    let request = self.oldest;
+                    let received = std::mem::take(&mut self.received);
+                    if self.answering && self.pop_oldest().is_some() {
+                        return Some(Event::Failed {
+                            request,
+                            failure,
+                            received,
+                        });
+                    }
+                }
+                Phase::Closing { reason, failure } => {
+                    *input = &[];
+                    let (reason, failure) = (*reason, *failure);
+                    let (request, sent) = (self.oldest, self.begun > 0);
+                    let Some(unanswered) = self.pop_oldest() else {
+                        self.phase = Phase::Closed(reason);
+                        return Some(Event::Closed { reason });
+                    };
+                    return Some(Event::Unanswered {
+                        request,
+                        failure,
+                        sent,
+                        idempotent: unanswered.idempotent,
+                    });
+                }
+                Phase::Closed(_) => {
+                    *input = &[];
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Says that the server has ended its side of the connection. All octets before that must have
+    /// been [`poll`](Self::poll)ed.
+    pub fn handle_eof(&mut self, _now: Instant) {
+        self.phase = match self.phase {
+            Phase::UntilClose => Phase::End,
+            Phase::Head if !self.answering => {
+                let reason = match self.begun {
+                    0 => CloseReason::ServerIdle,
+                    _ => CloseReason::ServerEarly,
+                };
+                Phase::Closing {
+                    reason,
+                    failure: Failure::ClosedEarly,
+                }
+            }
+            Phase::Head | Phase::Length(_) | Phase::Chunked(_) => Phase::Fail(Failure::Truncated),
+            _ => return,
+        };
+    }
+
+    /// Says that the transport failed (or that the caller gives it up, with a failure that is not
+    /// the peer's fault). Responses that were polled whole stay whole.
+    pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
+        if !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_)) {
+            self.phase = Phase::Fail(failure);
+        }
+    }
+
+    /// Says that the client has no more to ask and is closing: requests without an answer are
+    /// given up as [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    pub fn finish(&mut self) {
+        self.phase = match self.phase {
+            Phase::Closing { .. } | Phase::Closed(_) => return,
+            _ if self.answering => Phase::Fail(Failure::LocalAbort),
+            _ => Phase::Closing {
+                reason: CloseReason::Finished,
+                failure: Failure::LocalAbort,
+            },
+        };
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = self
+            .upload
+            .as_ref()
+            .filter(|upload| upload.awaits_continue && !upload.patience_is_over);
+        let continue_by = waiting.and_then(|upload| upload.continue_by);
+        [self.give_up_at(), continue_by].into_iter().flatten().min()
+    }
+
+    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.give_up_at().is_some_and(|by| by <= now) {
+            self.handle_failure(Failure::TimedOut, now);
+        } else if let Some(upload) = &mut self.upload {
+            upload.patience_is_over |= upload.continue_by.is_some_and(|by| by <= now);
+        }
+    }
+
+    fn give_up_at(&self) -> Option<Instant> {
+        let turn = self.turn?;
+        let head = match self.phase {
+            Phase::Head => self.config.timeouts.head,
+            Phase::Length(_) | Phase::Chunked(_) | Phase::UntilClose => None,
+            _ => return None,
+        };
+        let timeouts = &self.config.timeouts;
+        let limits = [
+            head.map(|limit| turn + limit),
+            timeouts.total.map(|limit| turn + limit),
+            timeouts.idle.map(|limit| self.active.max(turn) + limit),
+        ];
+        limits.into_iter().flatten().min()
+    }
+
+    /// Reads a head or a part of it.
+    fn read_head<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Failure> {
+        // Some servers of the nineties ended their bodies with a line end that no length counted.
+        while !self.answering && self.skipped < 4 && matches!(input.first(), Some(b'\r' | b'\n')) {
+            *input = &input[1..];
+            self.skipped += 1;
+        }
+        if input.is_empty() {
+            return Ok(None);
+        }
+        if !self.answering {
+            if self.begun == 0 {
+                return Err(Failure::BadResponse);
+            }
+            self.answering = true;
+            return Ok(Some(Event::Begin {
+                request: self.oldest,
+            }));
+        }
+        if !self.find_head(input)? {
+            return Ok(None);
+        }
+        self.head_is_whole()
+    }
+
+    /// Whether a head is whole and parsed.
+    fn find_head(&mut self, input: &mut &[u8]) -> Result<bool, Failure> {
+        let limits = &self.config.limits;
+        let limit = usize::try_from(limits.head.0.min(u64::from(u32::MAX))).unwrap_or(usize::MAX);
+        if !self.in_head {
+            check_start(input)?;
+            let mut finder = HeadEnd::new();
+            if let Some(end) = finder.find(&input[..input.len().min(limit)]) {
+                // Most heads arrive whole and are copied once.
+                let (head, rest) = input.split_at(end);
+                self.head.parse(head, limits)?;
+                *input = rest;
+                return Ok(true);
+            }
+            self.in_head = true;
+            self.head_end = HeadEnd::new();
+            self.head.buffer().clear();
+        }
+        let buffer = self.head.buffer();
+        while !input.is_empty() {
+            let before = buffer.len();
+            let piece = &input[..input.len().min(1024)];
+            buffer.extend_from_slice(piece);
+            check_start(buffer)?;
+            match self.head_end.find(buffer) {
+                Some(end) if end <= limit => {
+                    buffer.truncate(end);
+                    *input = &input[end - before..];
+                    self.in_head = false;
+                    self.head.parse_buffer(limits)?;
+                    return Ok(true);
+                }
+                None if buffer.len() < limit => *input = &input[piece.len()..],
+                _ => return Err(Failure::TooLarge),
+            }
+        }
+        Ok(false)
+    }
+
+    fn head_is_whole<'i>(&mut self) -> Result<Option<Event<'i>>, Failure> {
+        let request = self.oldest;
+        let status = self.head.status();
+        let oldest = self.outstanding.front().ok_or(Failure::BadResponse)?;
+        let framing = self.head.framing(oldest.head_method)?;
+        if status < 200 {
+            // Nothing here asks to switch protocols (101).
+            if self.interims == self.config.limits.interim || status == 101 {
+                return Err(Failure::BadResponse);
+            }
+            self.interims += 1;
+            return Ok(Some(self.interim(request, status)));
+        }
+        self.phase = match framing {
+            Framing::Nothing => Phase::Length(0),
+            Framing::Length(length) if length > self.config.limits.body.0 => {
+                return Err(Failure::TooLarge);
+            }
+            Framing::Length(length) => Phase::Length(length),
+            Framing::Chunked => Phase::Chunked(ChunkedDecoder::new(
+                Strictness::Lenient,
+                ChunkedLimits::default(),
+            )),
+            Framing::UntilClose => Phase::UntilClose,
+        };
+        Ok(Some(Event::Head { request }))
+    }
+
+    fn interim<'i>(&mut self, request: RequestId, status: u16) -> Event<'i> {
+        match &mut self.upload {
+            Some(upload)
+                if upload.request == request && upload.awaits_continue && status == 100 =>
+            {
+                upload.awaits_continue = false;
+                Event::SendContent { request }
+            }
+            _ => Event::Interim { request, status },
+        }
+    }
+
+    fn content<'i>(&mut self, bytes: &'i [u8], transferred: usize) -> Event<'i> {
+        self.received.body.0 += transferred as u64;
+        self.received.content.0 += bytes.len() as u64;
+        Event::Content {
+            request: self.oldest,
+            bytes,
+        }
+    }
+
+    /// The response is whole: decides whether the connection persists.
+    fn end<'i>(&mut self, now: Instant) -> Event<'i> {
+        let request = self.oldest;
+        let received = std::mem::take(&mut self.received);
+        let persists = self.outstanding.front().is_some_and(|answered| {
+            let sent = self.output.offset_of(self.output.taken);
+            answered.end.is_some_and(|end| end <= sent) && self.persists_after(answered)
+        });
+        self.pop_oldest();
+        self.turn = (self.begun > 0).then_some(now);
+        self.phase = if persists {
+            Phase::Head
+        } else {
+            // The server owes answers to what it can have seen.
+            let reason = match self.begun {
+                0 => CloseReason::ServerAsked,
+                _ => CloseReason::ServerEarly,
+            };
+            Phase::Closing {
+                reason,
+                failure: Failure::ClosedEarly,
+            }
+        };
+        Event::End {
+            request,
+            received,
+            persists,
+        }
+    }
+
+    /// RFC 9112 section 9.3, and the Keep-Alive extension of HTTP/1.0 for those who ask for it.
+    fn persists_after(&self, answered: &Outstanding) -> bool {
+        let head = &self.head;
+        let keeps = match answered.version {
+            Version::Http10 => false,
+            Version::Http10KeepAlive => head.says_keep_alive,
+            Version::Http11 => head.is_http11() || head.says_keep_alive,
+        };
+        let framed = !matches!(
+            head.framing(answered.head_method),
+            Ok(Framing::UntilClose) | Err(_)
+        );
+        keeps && framed && !head.says_close && !answered.asks_close
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.phase = match self.phase {
+            // The response at hand is reported first.
+            _ if self.answering && !matches!(self.phase, Phase::Fail(_)) => Phase::Fail(failure),
+            _ => {
+                let (reason, failure) = match failure {
+                    // The server ended in order, though too early.
+                    Failure::Truncated => (CloseReason::ServerEarly, Failure::ClosedEarly),
+                    _ => (CloseReason::Failed(failure), failure),
+                };
+                Phase::Closing { reason, failure }
+            }
+        };
+    }
+
+    /// Takes the oldest request off, answered or not, and makes ready for the next.
+    fn pop_oldest(&mut self) -> Option<Outstanding> {
+        let oldest = self.outstanding.pop_front()?;
+        if self
+            .upload
+            .as_ref()
+            .is_some_and(|upload| upload.request == self.oldest)
+        {
+            self.upload = None;
+        }
+        self.oldest.0 = self.oldest.0.wrapping_add(1);
+        self.begun = self.begun.saturating_sub(1);
+        self.answering = false;
+        self.interims = 0;
+        self.skipped = 0;
+        Some(oldest)
+    }
+}
+
+/// Takes up to `length` octets off the front; `None` when there are none.
+fn take<'i>(input: &mut &'i [u8], length: usize) -> Option<&'i [u8]> {
+    let (bytes, rest) = input.split_at(length.min(input.len()));
+    *input = rest;
+    (!bytes.is_empty()).then_some(bytes)
+}
+
+/// Whether a head starts as every head does, as far as it is there. What is no HTTP/1.x at all is
+/// refused with its first octets and not waited for.
+fn check_start(head: &[u8]) -> Result<(), Failure> {
+    let length = head.len().min(STATUS_LINE_START.len());
+    match head[..length] == STATUS_LINE_START[..length] {
+        true => Ok(()),
+        false => Err(Failure::BadResponse),
+    }
+}

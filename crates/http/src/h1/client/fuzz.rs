@@ -1,0 +1,171 @@
+//! Feeding a connection anything at all.
+
+use fathometer_model::{Bytes, CloseReason, Failure, Instant};
+
+use super::byteranges::{Parts, boundary};
+use super::{Config, Connection, Content, Event, Limits, RequestId, RequestLine, Version};
+
+/// An entry point for fuzzing: requests chosen by the first octet, input cut where the second says,
+/// ended as the third says; the rest is what a server sends. Panics when whole, cut and
+/// octet-by-octet input are not understood alike, when an octet of content appears from nowhere, or
+/// when the order of events is broken.
+pub fn fuzz(data: &[u8]) {
+    let Some((&[requests, cut, end], input)) = data.split_first_chunk::<3>() else {
+        return;
+    };
+    let whole = run(requests, &[input], end);
+    let cut = usize::from(cut).min(input.len());
+    assert_eq!(whole, run(requests, &[&input[..cut], &input[cut..]], end));
+    let octets: Vec<&[u8]> = input.chunks(1).collect();
+    assert_eq!(whole, run(requests, &octets, end));
+    assert!(whole.content <= input.len());
+}
+
+/// What became of all requests of one connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Log {
+    lines: Vec<String>,
+    content: usize,
+}
+
+fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
+    let now = Instant::ZERO;
+    let limits = Limits {
+        head: Bytes(400),
+        fields: 8,
+        interim: 2,
+        body: Bytes(300),
+    };
+    let mut connection = Connection::new(Config {
+        depth: 4,
+        limits,
+        ..Config::default()
+    });
+    queue(&mut connection, requests);
+    connection.flush();
+    let written = connection.transmit().len();
+    connection.transmitted(written, now);
+    let mut log = Log::default();
+    let mut judge = Judge::default();
+    for piece in pieces {
+        drain(&mut connection, piece, now, &mut log, &mut judge);
+    }
+    match end % 4 {
+        0 => connection.handle_eof(now),
+        1 => connection.handle_failure(Failure::Reset, now),
+        2 => connection.handle_timeout(now + std::time::Duration::from_secs(3600)),
+        _ => connection.finish(),
+    }
+    drain(&mut connection, &[], now, &mut log, &mut judge);
+    assert!(judge.closed || connection.close_reason().is_none());
+    log
+}
+
+/// Queues one to four requests of mixed kinds.
+fn queue(connection: &mut Connection, requests: u8) {
+    let version = match requests >> 6 {
+        0 => Version::Http10,
+        1 => Version::Http10KeepAlive,
+        _ => Version::Http11,
+    };
+    for place in 0..=(requests & 3) {
+        let kind = requests >> 2 & 15;
+        let head = kind >> place & 1 == 1;
+        let line = RequestLine {
+            method: if head { "HEAD" } else { "GET" },
+            target: "/",
+            host: "h",
+            version,
+        };
+        if let Ok(request) = connection.request(line) {
+            let upload = kind == 6 && version == Version::Http11 && !head;
+            let sent = match upload {
+                true => request.send_with(Content::Chunked, true),
+                false => request.send(),
+            };
+            assert!(sent.is_ok());
+        }
+    }
+}
+
+/// Checks the order of events.
+#[derive(Debug, Default)]
+struct Judge {
+    next: u32,
+    begun: bool,
+    head: bool,
+    closed: bool,
+    parts: Option<Parts>,
+}
+
+fn drain(
+    connection: &mut Connection,
+    piece: &[u8],
+    now: Instant,
+    log: &mut Log,
+    judge: &mut Judge,
+) {
+    let mut input = piece;
+    while let Some(event) = connection.poll(&mut input, now) {
+        assert!(!judge.closed, "an event after the close: {event:?}");
+        let current = RequestId(judge.next);
+        match event {
+            Event::Begin { request } => {
+                assert!(request == current && !judge.begun);
+                judge.begun = true;
+            }
+            Event::Interim { request, .. } | Event::SendContent { request } => {
+                assert!(request >= current && !(judge.head && request == current));
+            }
+            Event::Head { request } => {
+                assert!(request == current && judge.begun && !judge.head);
+                judge.head = true;
+                let content_type = connection.head().field("content-type");
+                let boundary = content_type.and_then(boundary);
+                judge.parts = boundary.map(|boundary| Parts::new(boundary, &Limits::default()));
+                let fields = connection.head().fields().count();
+                log.lines.push(format!("{fields} fields"));
+            }
+            Event::Content { request, bytes } => {
+                assert!(request == current && judge.head && !bytes.is_empty());
+                log.content += bytes.len();
+                let mut bytes = bytes;
+                if let Some(parts) = &mut judge.parts {
+                    while let Ok(Some(_)) = parts.read(&mut bytes) {}
+                }
+                continue;
+            }
+            Event::End { request, .. } => {
+                assert!(request == current && judge.head);
+                judge.next += 1;
+                (judge.begun, judge.head) = (false, false);
+            }
+            Event::Failed {
+                request,
+                failure,
+                received,
+            } => {
+                assert!(request == current && judge.begun);
+                judge.next += 1;
+                (judge.begun, judge.head) = (false, false);
+                // How much of a broken head or chunk was looked at depends on the split.
+                let content = received.content;
+                log.lines.push(format!("{request:?} {failure:?} {content}"));
+                continue;
+            }
+            Event::Unanswered { request, .. } => {
+                assert!(request == current && !judge.begun);
+                judge.next += 1;
+            }
+            Event::Closed { reason } => {
+                judge.closed = true;
+                assert_ne!(reason, CloseReason::Open);
+                assert_eq!(connection.outstanding(), 0);
+                assert!(connection.transmit().is_empty());
+                assert_eq!(connection.close_reason(), Some(reason));
+            }
+        }
+        log.lines.push(format!("{event:?}"));
+    }
+    assert!(input.is_empty());
+}

@@ -1,0 +1,290 @@
+//! Response heads: parsed once into a buffer that the next head reuses.
+
+use fathometer_model::Failure;
+
+use super::byteranges::ContentRange;
+use super::limits::Limits;
+use crate::h1::fields::{self, Field, Repeated, Strictness, TransferCodings};
+
+/// The head of a response: status and fields.
+#[derive(Debug, Clone, Default)]
+pub struct ResponseHead {
+    bytes: Vec<u8>,
+    fields: Vec<FieldSpan>,
+    status: u16,
+    minor: u8,
+    content_length: Option<u64>,
+    transfer_codings: Option<TransferCodings>,
+    pub(super) says_close: bool,
+    pub(super) says_keep_alive: bool,
+}
+
+/// Where a field's name and value stand in the buffer.
+#[derive(Debug, Clone, Copy)]
+struct FieldSpan {
+    name: (u32, u32),
+    value: (u32, u32),
+}
+
+/// How the end of a response is found (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    Nothing,
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+impl ResponseHead {
+    /// The status code, 100 to 999.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether the server speaks HTTP/1.1 (or a later 1.x) and not HTTP/1.0.
+    pub fn is_http11(&self) -> bool {
+        self.minor >= 1
+    }
+
+    /// The value of the first field of this name, in any case.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields()
+            .find(|field| field.is(name))
+            .map(|field| field.value)
+    }
+
+    /// The same as text; `None` also when it is not UTF-8.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.field(name)?).ok()
+    }
+
+    /// All fields, in order.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        let slice = |(start, end): (u32, u32)| &self.bytes[start as usize..end as usize];
+        self.fields.iter().map(move |span| Field {
+            name: slice(span.name),
+            value: slice(span.value),
+        })
+    }
+
+    /// What `Content-Length` says. In the response to a HEAD request it is what a GET would bring.
+    pub fn content_length(&self) -> Option<u64> {
+        self.content_length
+    }
+
+    /// `Content-Type`.
+    pub fn content_type(&self) -> Option<&str> {
+        self.text("content-type")
+    }
+
+    /// `Content-Encoding`.
+    pub fn content_encoding(&self) -> Option<&str> {
+        self.text("content-encoding")
+    }
+
+    /// `ETag`, with its quotes and its `W/`.
+    pub fn etag(&self) -> Option<&str> {
+        self.text("etag")
+    }
+
+    /// `Last-Modified`.
+    pub fn last_modified(&self) -> Option<&str> {
+        self.text("last-modified")
+    }
+
+    /// `Content-Range`; `None` also when it is malformed or not in bytes.
+    pub fn content_range(&self) -> Option<ContentRange> {
+        ContentRange::parse(self.field("content-range")?)
+    }
+
+    /// Replaces this head by the one in `head`, empty line included.
+    pub(super) fn parse(&mut self, head: &[u8], limits: &Limits) -> Result<(), Failure> {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(head);
+        self.parse_buffer(limits)
+    }
+
+    /// The buffer, for a head that arrives in pieces: to be filled, then
+    /// [`parse_buffer`](Self::parse_buffer)d.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    pub(super) fn parse_buffer(&mut self, limits: &Limits) -> Result<(), Failure> {
+        self.fields.clear();
+        self.content_length = None;
+        self.transfer_codings = None;
+        self.says_close = false;
+        self.says_keep_alive = false;
+        let bytes = &self.bytes[..];
+        let origin = bytes.as_ptr() as usize;
+        let span = |slice: &[u8]| {
+            let start = slice.as_ptr() as usize - origin;
+            (start as u32, (start + slice.len()) as u32)
+        };
+        let bad = |_| Failure::BadResponse;
+        let (line, lines) = fields::split_head(bytes, Strictness::Lenient).map_err(bad)?;
+        (self.minor, self.status) = status_line(line).ok_or(Failure::BadResponse)?;
+        for field in lines {
+            let field = field.map_err(bad)?;
+            if self.fields.len() == usize::from(limits.fields) {
+                return Err(Failure::TooLarge);
+            }
+            self.fields.push(FieldSpan {
+                name: span(field.name),
+                value: span(field.value),
+            });
+            // The length tells most fields from these three without a comparison.
+            match field.name.len() {
+                10 if field.is("connection") => {
+                    self.says_close |= fields::list_has(field.value, "close");
+                    self.says_keep_alive |= fields::list_has(field.value, "keep-alive");
+                }
+                14 if field.is("content-length") => {
+                    let length = fields::content_length(
+                        field.value,
+                        self.content_length,
+                        Repeated::AllowEqual,
+                    );
+                    self.content_length = Some(length.map_err(bad)?);
+                }
+                17 if field.is("transfer-encoding") => {
+                    let codings = self.transfer_codings.get_or_insert_default();
+                    codings.add(field.value).map_err(bad)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How the end of this response is found, when the request was (or was not) HEAD.
+    pub(super) fn framing(&self, head_request: bool) -> Result<Framing, Failure> {
+        if let Some(codings) = self.transfer_codings {
+            // With both, or in HTTP/1.0, somebody on the way may have framed it otherwise
+            // (RFC 9112 section 6.1). Other codings were not asked for.
+            let doubtful = self.content_length.is_some() || !self.is_http11();
+            if doubtful || codings.has_others() || !codings.is_chunked() {
+                return Err(Failure::BadResponse);
+            }
+        }
+        if head_request || matches!(self.status, 100..=199 | 204 | 304) {
+            return Ok(Framing::Nothing);
+        }
+        Ok(match (self.transfer_codings, self.content_length) {
+            (Some(_), _) => Framing::Chunked,
+            (None, Some(length)) => Framing::Length(length),
+            (None, None) => Framing::UntilClose,
+        })
+    }
+}
+
+/// What every status line starts with.
+pub(super) const STATUS_LINE_START: &[u8] = b"HTTP/1.";
+
+/// The minor version and the status of a status line (RFC 9112 section 4). The reason may be
+/// missing together with the space before it.
+fn status_line(line: &[u8]) -> Option<(u8, u16)> {
+    let rest = line.strip_prefix(STATUS_LINE_START)?;
+    let (&[minor, space, a, b, c], reason) = rest.split_first_chunk::<5>()?;
+    let digits = [minor, a, b, c].iter().all(u8::is_ascii_digit);
+    if space != b' ' || !digits || a == b'0' || !matches!(reason, [] | [b' ', ..]) {
+        return None;
+    }
+    let digit = |byte: u8| u16::from(byte - b'0');
+    Some((minor - b'0', digit(a) * 100 + digit(b) * 10 + digit(c)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(head: &str) -> Result<ResponseHead, Failure> {
+        let mut parsed = ResponseHead::default();
+        parsed.parse(head.as_bytes(), &Limits::default())?;
+        Ok(parsed)
+    }
+
+    fn framing(fields: &str) -> Result<Framing, Failure> {
+        parse(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n"))?.framing(false)
+    }
+
+    #[test]
+    fn fields_are_found_in_any_case() {
+        let head = parse(
+            "HTTP/1.0 206\r\nETAG: W/\"a\"\r\ncontent-Range: bytes 0-4/9\r\nX:  \r\nx: b\r\n\r\n",
+        )
+        .unwrap();
+        assert_eq!((head.status(), head.is_http11()), (206, false));
+        assert_eq!(head.etag(), Some("W/\"a\""));
+        assert_eq!(head.field("X"), Some(&b""[..]));
+        assert_eq!(head.fields().count(), 4);
+        let range = head.content_range().unwrap();
+        assert_eq!(
+            range,
+            ContentRange::Part {
+                first: 0,
+                last: 4,
+                complete: Some(9)
+            }
+        );
+    }
+
+    #[test]
+    fn status_lines_are_checked() {
+        for (line, expected) in [
+            ("HTTP/1.1 200 OK", Some((1, 200))),
+            ("HTTP/1.0 404", Some((0, 404))),
+            ("HTTP/1.9 999 ", Some((9, 999))),
+            ("HTTP/1.1 20 OK", None),
+            ("HTTP/1.1 2000", None),
+            ("HTTP/1.1  200", None),
+            ("HTTP/1.1 099 x", None),
+            ("HTTP/2.0 200 OK", None),
+            ("HTTP/1.1", None),
+            ("http/1.1 200 OK", None),
+        ] {
+            assert_eq!(status_line(line.as_bytes()), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn doubtful_framing_is_refused() {
+        assert_eq!(framing("Content-Length: 5\r\n"), Ok(Framing::Length(5)));
+        assert_eq!(
+            framing("Content-Length: 5, 5\r\nContent-Length: 5\r\n"),
+            Ok(Framing::Length(5))
+        );
+        assert_eq!(
+            framing("Transfer-Encoding: Chunked\r\n"),
+            Ok(Framing::Chunked)
+        );
+        assert_eq!(framing(""), Ok(Framing::UntilClose));
+        for fields in [
+            "Content-Length: 5\r\nContent-Length: 6\r\n",
+            "Content-Length: 5, 6\r\n",
+            "Content-Length: +5\r\n",
+            "Content-Length: -1\r\n",
+            "Content-Length:\r\n",
+            "Content-Length: 18446744073709551616\r\n",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: chunked, gzip\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: identity\r\n",
+            "Transfer-Encoding:\r\n",
+        ] {
+            assert_eq!(framing(fields), Err(Failure::BadResponse), "{fields}");
+        }
+        let old = parse("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        assert_eq!(old.framing(false), Err(Failure::BadResponse));
+        let unmodified = parse("HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n").unwrap();
+        assert_eq!(unmodified.framing(false), Ok(Framing::Nothing));
+    }
+
+    #[test]
+    fn too_many_fields_are_too_large() {
+        let many = "X: y\r\n".repeat(129);
+        assert_eq!(framing(&many), Err(Failure::TooLarge));
+    }
+}

@@ -1,0 +1,272 @@
+//! Writing requests.
+
+use std::fmt::{self, Write as _};
+
+use fathometer_model::Bytes;
+
+use super::connection::{Connection, Outstanding, RequestId, Upload};
+use crate::h1::fields::{self, Strictness};
+
+/// Which version a request speaks and what it says about the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// HTTP/1.0: one exchange, then the server closes.
+    Http10,
+    /// HTTP/1.0 with the `Connection: Keep-Alive` extension: the connection persists when the
+    /// response says so as well.
+    Http10KeepAlive,
+    /// HTTP/1.1: the connection persists unless a side says `Connection: close`.
+    Http11,
+}
+
+/// The start of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLine<'a> {
+    /// The method, a token. `CONNECT` is refused: it turns the connection into something else.
+    pub method: &'a str,
+    /// The request target: visible ASCII characters.
+    pub target: &'a str,
+    /// The `Host` field; empty leaves it out, which HTTP/1.1 does not allow.
+    pub host: &'a str,
+    /// Version and persistence.
+    pub version: Version,
+}
+
+/// The content of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// None, and no field that speaks of it.
+    None,
+    /// So many octets, framed by `Content-Length`; to follow by
+    /// [`Connection::send_content`].
+    Sized(u64),
+    /// An unknown number of octets in the chunked coding, HTTP/1.1 only; to follow by
+    /// [`Connection::send_content`] and ended by [`Connection::finish_content`].
+    Chunked,
+}
+
+/// Why a request or its content was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The connection carries no further request: it is closed or going to be.
+    #[error("the connection takes no more requests")]
+    Closed,
+    /// As many requests as [`Config::depth`](super::Config::depth) allows wait for their answers.
+    #[error("the pipeline is full")]
+    PipelineFull,
+    /// The content of the request before has not been sent whole.
+    #[error("the content of the last request is not finished")]
+    ContentUnfinished,
+    /// The method is no token, or `CONNECT`.
+    #[error("the method cannot be sent")]
+    BadMethod,
+    /// The target is empty or holds what a request line cannot.
+    #[error("the request target cannot be sent")]
+    BadTarget,
+    /// A field name or value cannot stand in a head, or HTTP/1.1 has no host.
+    #[error("a request field cannot be sent")]
+    BadField,
+    /// Content was offered where none belongs, more than was announced, less than was announced,
+    /// or before the server said 100 (Continue).
+    #[error("the content does not fit what was announced")]
+    BadContent,
+}
+
+/// A request that was queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued {
+    /// Its name on this connection.
+    pub request: RequestId,
+    /// Octets of its head.
+    pub head: Bytes,
+}
+
+/// Writes one request straight into the output of its connection. Dropped before one of the
+/// `send` methods it leaves nothing behind.
+#[derive(Debug)]
+#[must_use = "a request leaves when it is sent"]
+pub struct RequestWriter<'c> {
+    connection: &'c mut Connection,
+    start: usize,
+    version: Version,
+    head_method: bool,
+    idempotent: bool,
+    asks_close: bool,
+    error: Option<SendError>,
+    sent: bool,
+}
+
+impl<'c> RequestWriter<'c> {
+    pub(super) fn new(connection: &'c mut Connection, line: RequestLine<'_>) -> RequestWriter<'c> {
+        let mut writer = RequestWriter {
+            start: connection.output.bytes.len(),
+            version: line.version,
+            head_method: line.method == "HEAD",
+            idempotent: is_idempotent(line.method),
+            asks_close: false,
+            error: None,
+            sent: false,
+            connection,
+        };
+        writer.start_line(line);
+        writer
+    }
+
+    fn start_line(&mut self, line: RequestLine<'_>) {
+        if !fields::is_token(line.method.as_bytes()) || line.method == "CONNECT" {
+            self.error = Some(SendError::BadMethod);
+        }
+        if line.target.is_empty() || !line.target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            self.error = Some(SendError::BadTarget);
+        }
+        let version = match line.version {
+            Version::Http11 => " HTTP/1.1\r\n",
+            Version::Http10 | Version::Http10KeepAlive => " HTTP/1.0\r\n",
+        };
+        let output = &mut self.connection.output.bytes;
+        for part in [line.method, " ", line.target, version] {
+            output.extend_from_slice(part.as_bytes());
+        }
+        if !line.host.is_empty() {
+            self.field("Host", line.host);
+        } else if line.version == Version::Http11 {
+            self.error = Some(SendError::BadField);
+        }
+        if line.version == Version::Http10KeepAlive {
+            self.field("Connection", "Keep-Alive");
+        }
+    }
+
+    /// Adds a field line. The fields that frame the content and `Expect` are the writer's own and
+    /// refused here.
+    pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
+        self.field_display(name, format_args!("{value}"))
+    }
+
+    /// Adds a field line whose value is formatted into place.
+    pub fn field_display(
+        &mut self,
+        name: &str,
+        value: impl fmt::Display,
+    ) -> &mut RequestWriter<'c> {
+        let own = ["content-length", "transfer-encoding", "expect"];
+        let is_own = own.iter().any(|own| own.eq_ignore_ascii_case(name));
+        if is_own || !fields::is_token(name.as_bytes()) {
+            self.error = Some(SendError::BadField);
+            return self;
+        }
+        let start = self.raw_field(name, value);
+        let output = &self.connection.output.bytes;
+        let value = &output[start..output.len() - 2];
+        if fields::check_value(value, Strictness::Strict).is_err() {
+            self.error = Some(SendError::BadField);
+        }
+        if name.eq_ignore_ascii_case("connection") {
+            self.asks_close |= fields::list_has(value, "close");
+        }
+        self
+    }
+
+    /// Writes a field line and returns where its value starts.
+    fn raw_field(&mut self, name: &str, value: impl fmt::Display) -> usize {
+        let output = &mut self.connection.output.bytes;
+        output.extend_from_slice(name.as_bytes());
+        output.extend_from_slice(b": ");
+        let start = output.len();
+        if write!(Appender(output), "{value}").is_err() {
+            self.error = Some(SendError::BadField);
+        }
+        self.connection.output.bytes.extend_from_slice(b"\r\n");
+        start
+    }
+
+    /// Queues the request, which has no content. Nothing leaves before the connection is told to
+    /// [`flush`](Connection::flush) or [`release`](Connection::release).
+    pub fn send(self) -> Result<Queued, SendError> {
+        self.send_with(Content::None, false)
+    }
+
+    /// Queues the request with content to follow. With `expect_continue` it asks for 100
+    /// (Continue) and the content waits for
+    /// [`Event::SendContent`](super::Event::SendContent).
+    pub fn send_with(
+        mut self,
+        content: Content,
+        expect_continue: bool,
+    ) -> Result<Queued, SendError> {
+        let http11 = self.version == Version::Http11;
+        match content {
+            Content::None => {}
+            Content::Sized(length) => {
+                self.raw_field("Content-Length", length);
+            }
+            Content::Chunked if http11 => {
+                self.raw_field("Transfer-Encoding", "chunked");
+            }
+            Content::Chunked => self.error = Some(SendError::BadContent),
+        }
+        if expect_continue {
+            self.raw_field("Expect", "100-continue");
+            if !http11 || matches!(content, Content::None | Content::Sized(0)) {
+                self.error = Some(SendError::BadContent);
+            }
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let output = &mut self.connection.output;
+        output.bytes.extend_from_slice(b"\r\n");
+        let head = Bytes((output.bytes.len() - self.start) as u64);
+        let request = self.connection.next_request;
+        let upload = match content {
+            Content::None | Content::Sized(0) => None,
+            Content::Sized(length) => Some(Some(length)),
+            Content::Chunked => Some(None),
+        };
+        self.connection.outstanding.push_back(Outstanding {
+            begin: output.offset_of(self.start),
+            end: upload.is_none().then(|| output.end_offset()),
+            version: self.version,
+            head_method: self.head_method,
+            idempotent: self.idempotent,
+            asks_close: self.asks_close,
+        });
+        self.connection.upload = upload.map(|remaining| Upload {
+            request,
+            remaining,
+            awaits_continue: expect_continue,
+            continue_by: None,
+            patience_is_over: false,
+        });
+        self.connection.next_request = RequestId(request.0.wrapping_add(1));
+        self.connection.accepts &= self.version != Version::Http10 && !self.asks_close;
+        self.sent = true;
+        Ok(Queued { request, head })
+    }
+}
+
+impl Drop for RequestWriter<'_> {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.connection.output.bytes.truncate(self.start);
+        }
+    }
+}
+
+/// The idempotent methods of RFC 9110 section 9.2.2: asked twice they do the same as asked once.
+pub fn is_idempotent(method: &str) -> bool {
+    matches!(
+        method,
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
+    )
+}
+
+/// Lets `write!` append to octets without a string in between.
+struct Appender<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Appender<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
