@@ -1,2 +1,41 @@
-//! Chores of this workspace.
-fn main() {}
+//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask fuzz`, `cargo xtask bench`.
+//!
+//! They are a program and not scripts so that they need nothing but the Rust tool chain.
+
+mod fuzz;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of this workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check what the compiler does not: floors, purity, links, sources, marks of unfinished work.
+    Tidy,
+    /// Build the fuzz targets and run each for a bounded time.
+    Fuzz(fuzz::Arguments),
+}
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace");
+    let result = match Arguments::parse().chore {
+        Chore::Tidy => tidy::run(root),
+        Chore::Fuzz(arguments) => fuzz::run(root, &arguments),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error}");
+        ExitCode::FAILURE
+    })
+}

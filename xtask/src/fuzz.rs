@@ -1,0 +1,192 @@
+//! `cargo xtask fuzz`: builds the targets of `fuzz/` and runs each for a bounded time.
+//!
+//! It passes the flags that cargo-fuzz passes for targets without a sanitizer, which a stable
+//! compiler accepts; neither cargo-fuzz nor a nightly compiler is needed. The targets are safe
+//! Rust with every check on, so what there is to find are panics, broken invariants, endless
+//! loops and memory without bound.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Coverage for libFuzzer: counters and tables for every edge, also inside comparisons.
+const COVERAGE: &str = "-Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Ccodegen-units=1 \
+    --cfg fuzzing";
+
+/// Longest input, in octets: the machines' limits are below it.
+const LONGEST_INPUT: u32 = 65_536;
+/// Seconds after which one input counts as an endless loop.
+const ENDLESS: u32 = 10;
+/// Resident memory, in MiB, beyond which a target counts as unbounded.
+const MEMORY: u32 = 1024;
+
+/// Build the fuzz targets and run each for a bounded time.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Run these targets only [default: all of them].
+    targets: Vec<String>,
+    /// Seconds for each target, beyond the replay of its seeds.
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// The seed of libFuzzer's mutations; 0 takes a new one, which is printed.
+    #[arg(long, default_value_t = 0)]
+    seed: u32,
+}
+
+/// Builds and runs what `arguments` ask for.
+pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
+    let fuzz = root.join("fuzz");
+    let all = targets(&fuzz)?;
+    if let Some(unknown) = arguments.targets.iter().find(|name| !all.contains(name)) {
+        return Err(format!(
+            "there is no fuzz target {unknown:?}; there are {}",
+            all.join(", ")
+        ));
+    }
+    let chosen = if arguments.targets.is_empty() {
+        &all
+    } else {
+        &arguments.targets
+    };
+    let binaries = build(&fuzz)?;
+    let mut broken = Vec::new();
+    for target in chosen {
+        eprintln!("fuzz: {target} for {} s", arguments.seconds);
+        if !fuzz_one(&fuzz, &binaries, target, arguments)? {
+            broken.push(target.as_str());
+        }
+    }
+    if broken.is_empty() {
+        println!("fuzz: {} targets, nothing found", chosen.len());
+        Ok(ExitCode::SUCCESS)
+    } else {
+        println!(
+            "fuzz: found something in {}; the inputs are in fuzz/artifacts, replay one with \
+             `{} fuzz/artifacts/TARGET/FILE`",
+            broken.join(", "),
+            binaries.join("TARGET").display()
+        );
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// The targets, each a file of `fuzz/targets`, in alphabetical order.
+fn targets(fuzz: &Path) -> Result<Vec<String>, String> {
+    let folder = fuzz.join("targets");
+    let failed = |error| format!("failed to read {}: {error}", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "rs")
+            && let Some(name) = path.file_stem()
+        {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds all targets and returns the folder they are in.
+fn build(fuzz: &Path) -> Result<PathBuf, String> {
+    let host = host()?;
+    let folder = match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => PathBuf::from(folder).join("fuzz"),
+        None => fuzz.join("target"),
+    };
+    // With an explicit target the flags are for the targets and not for build scripts.
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--bins",
+            "--target",
+            &host,
+        ])
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("RUSTFLAGS", COVERAGE)
+        .current_dir(fuzz)
+        .status()
+        .map_err(|error| format!("failed to run cargo build: {error}"))?;
+    if !status.success() {
+        return Err("the fuzz targets do not build".to_owned());
+    }
+    Ok(folder.join(host).join("release"))
+}
+
+/// The triple of the machine this runs on, as the compiler tells it.
+fn host() -> Result<String, String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc)
+        .arg("-vV")
+        .output()
+        .map_err(|error| format!("failed to run rustc: {error}"))?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .map(str::to_owned)
+        .ok_or_else(|| "rustc -vV names no host".to_owned())
+}
+
+/// Runs one target on its seeds and then on what grows from them; whether it found nothing.
+fn fuzz_one(
+    fuzz: &Path,
+    binaries: &Path,
+    target: &str,
+    arguments: &Arguments,
+) -> Result<bool, String> {
+    let corpus = fuzz.join("corpus").join(target);
+    let artifacts = fuzz.join("artifacts").join(target);
+    let seeds = fuzz.join("seeds").join(target);
+    for folder in [&corpus, &artifacts] {
+        fs::create_dir_all(folder)
+            .map_err(|error| format!("failed to make {}: {error}", folder.display()))?;
+    }
+    // libFuzzer writes what it finds interesting to the first folder and only reads the others.
+    let mut command = Command::new(binaries.join(target));
+    command
+        .arg(format!("-max_total_time={}", arguments.seconds.max(1)))
+        .arg(format!("-max_len={LONGEST_INPUT}"))
+        .arg(format!("-timeout={ENDLESS}"))
+        .arg(format!("-rss_limit_mb={MEMORY}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .args(["-print_final_stats=1", "-verbosity=0"])
+        .arg(format!("-seed={}", arguments.seed))
+        .arg(&corpus);
+    if seeds.is_dir() {
+        command.arg(&seeds);
+    }
+    let status = command
+        .status()
+        .map_err(|error| format!("failed to run {target}: {error}"))?;
+    Ok(status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cargo lists the targets one by one; a file without its entry would never be built.
+    #[test]
+    fn every_target_is_in_the_manifest_and_has_seeds() {
+        let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+        let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+        let targets = targets(&fuzz).unwrap();
+        assert!(!targets.is_empty());
+        for target in targets {
+            assert!(
+                manifest.contains(&format!("path = \"targets/{target}.rs\"")),
+                "{target}"
+            );
+            let seeds = fs::read_dir(fuzz.join("seeds").join(&target)).unwrap();
+            assert!(seeds.count() > 0, "{target} has no seeds");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Data and the papers of the house: every path profile states its source, and the files that a
+//! user looks for at the root are there.
+
+use super::{Finding, Source};
+
+/// What stands at the root, and what it must contain.
+const ROOT_FILES: &[(&str, &str)] = &[
+    ("README.md", "# "),
+    ("ARCHITECTURE.md", "# "),
+    ("CONTRIBUTING.md", "# "),
+    ("CHANGELOG.md", "## [Unreleased]"),
+    ("LICENSE-MIT", "MIT"),
+    ("LICENSE-APACHE", "Apache License"),
+];
+
+/// Checks the data folders and the root.
+pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for &(path, needed) in ROOT_FILES {
+        let present = tree
+            .iter()
+            .any(|source| source.path == path && source.text.contains(needed));
+        if !present {
+            findings.push(Finding {
+                path: path.to_owned(),
+                line: 1,
+                what: format!("is missing, or has no `{}`", needed.trim()),
+                why: "it is where people look first",
+                remedy: "write it",
+            });
+        }
+    }
+    for source in tree {
+        let is_profile = source.path.starts_with("paths/") && source.is("toml");
+        if is_profile && let Some(what) = profile_fault(&source.text) {
+            findings.push(Finding {
+                path: source.path.clone(),
+                line: 1,
+                what,
+                why: "figures of a network that nobody can trace prove nothing",
+                remedy: "add `source = \"...\"`: the document, measurement or reasoning",
+            });
+        }
+    }
+    findings
+}
+
+fn profile_fault(text: &str) -> Option<String> {
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(error) => return Some(format!("is not TOML: {}", error.message())),
+    };
+    match table.get("source").and_then(toml::Value::as_str) {
+        Some(source) if !source.trim().is_empty() => None,
+        _ => Some("states no source".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(profile: &str) -> Vec<Source> {
+        ROOT_FILES
+            .iter()
+            .map(|&(path, needed)| (path, needed.to_owned()))
+            .chain([("paths/a.toml", profile.to_owned())])
+            .map(|(path, text)| Source {
+                path: path.to_owned(),
+                text,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_profile_states_its_source() {
+        assert_eq!(check(&tree("source = \"RFC 1\"\n")), []);
+        for profile in [
+            "",
+            "source = \"\"\n",
+            "[link]\nsource = \"RFC 1\"\n",
+            "source =",
+        ] {
+            let findings = check(&tree(profile));
+            assert_eq!(findings.len(), 1, "{profile}");
+            assert_eq!(findings[0].path, "paths/a.toml");
+        }
+    }
+
+    #[test]
+    fn what_stands_at_the_root_is_missed_when_it_is_gone() {
+        for &(path, _) in ROOT_FILES {
+            let mut tree = tree("source = \"RFC 1\"\n");
+            tree.retain(|source| source.path != path);
+            let findings = check(&tree);
+            assert_eq!(findings.len(), 1);
+            assert_eq!(findings[0].path, path);
+        }
+    }
+}

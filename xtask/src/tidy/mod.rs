@@ -1,0 +1,162 @@
+//! `cargo xtask tidy`: what the compiler does not check but this workspace promises.
+//!
+//! Every rule is a function from the text of the tree to findings, so each is tested on a small
+//! tree that breaks it. Formatting and lints are `cargo fmt` and `cargo clippy`; this is not the
+//! place for them.
+
+mod data;
+mod docs;
+mod floors;
+mod purity;
+mod rust;
+mod text;
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// Folders that hold what is built or measured, not what is written.
+const SKIPPED: &[&str] = &[".git", "target", "runs", "corpus", "artifacts"];
+
+/// A file of the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// Relative to the root, with `/` between folders.
+    pub path: String,
+    /// Its text; empty when it is not UTF-8.
+    pub text: String,
+}
+
+impl Source {
+    fn is(&self, extension: &str) -> bool {
+        Path::new(&self.path)
+            .extension()
+            .is_some_and(|found| found == extension)
+    }
+}
+
+/// A breach of a rule, as `file:line: what, why, what to do`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    what: String,
+    why: &'static str,
+    remedy: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}: {}\n    why: {}\n    do:  {}",
+            self.path, self.line, self.what, self.why, self.remedy
+        )
+    }
+}
+
+/// Checks the workspace at `root` and prints what it finds.
+pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
+    let tree = read_tree(root)?;
+    let mut findings = floors::check(&metadata(root)?, &tree)?;
+    findings.extend(purity::check(&tree));
+    findings.extend(text::check(&tree));
+    findings.extend(docs::check(&tree));
+    findings.extend(data::check(&tree));
+    findings.sort();
+    findings.dedup();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("tidy: {} files, nothing to say", tree.len());
+        Ok(ExitCode::SUCCESS)
+    } else {
+        println!("tidy: {} files, {} findings", tree.len(), findings.len());
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// Every file below `root` outside [`SKIPPED`], in the order of their paths.
+fn read_tree(root: &Path) -> Result<Vec<Source>, String> {
+    let mut tree = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let failed = |error| format!("failed to read {}: {error}", folder.display());
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let kind = entry.file_type().map_err(failed)?;
+            let path = entry.path();
+            if kind.is_dir() {
+                if !SKIPPED.iter().any(|&skipped| entry.file_name() == skipped) {
+                    folders.push(path);
+                }
+            } else if kind.is_file() {
+                let bytes = fs::read(&path)
+                    .map_err(|error| format!("failed to read {}: {error}", path.display()))?;
+                tree.push(Source {
+                    path: path
+                        .strip_prefix(root)
+                        .expect("a path below the root")
+                        .to_string_lossy()
+                        .into_owned(),
+                    text: String::from_utf8(bytes).unwrap_or_default(),
+                });
+            }
+        }
+    }
+    tree.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(tree)
+}
+
+/// What cargo says of the workspace, as JSON.
+fn metadata(root: &Path) -> Result<String, String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("failed to run cargo metadata: {error}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "cargo metadata failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    String::from_utf8(output.stdout).map_err(|error| format!("cargo metadata: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_says_where_what_why_and_what_to_do() {
+        let finding = Finding {
+            path: "crates/path/src/lib.rs".to_owned(),
+            line: 7,
+            what: "reads a clock".to_owned(),
+            why: "the path runs in virtual time too",
+            remedy: "take the instant as an argument",
+        };
+        assert_eq!(
+            finding.to_string(),
+            "crates/path/src/lib.rs:7: reads a clock\n    \
+             why: the path runs in virtual time too\n    \
+             do:  take the instant as an argument"
+        );
+    }
+
+    #[test]
+    fn the_tree_leaves_out_what_is_built() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["a/b.rs", "target/c.rs", "a/target/d.rs", "e.md"] {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "text").unwrap();
+        }
+        let tree = read_tree(root.path()).unwrap();
+        let paths: Vec<&str> = tree.iter().map(|source| source.path.as_str()).collect();
+        assert_eq!(paths, ["a/b.rs", "e.md"]);
+    }
+}

@@ -1,0 +1,256 @@
+//! Purity: what a crate may ask of the system it runs on.
+//!
+//! Machines are handed time, randomness and bytes; the analysis reads files and nothing else; only
+//! `fathometer-sys` contains `unsafe` and reads clocks.
+
+use super::{Finding, Source, rust};
+
+/// What a file may not contain.
+struct Ban {
+    /// Folders of crates, below `crates/`.
+    crates: &'static [&'static str],
+    /// A path as code names it; what lies below it is meant too.
+    path: &'static str,
+    why: &'static str,
+    remedy: &'static str,
+}
+
+const PURE: &[&str] = &["model", "http", "path", "workload"];
+const PURE_AND_ANALYSIS: &[&str] = &["model", "http", "path", "workload", "analysis"];
+const ALL_BUT_SYS: &[&str] = &[
+    "model",
+    "http",
+    "path",
+    "workload",
+    "analysis",
+    "fathometer",
+];
+
+const NO_CLOCK: &str = "there is one clock, so that every time in a run has one origin";
+const TAKE_TIME: &str = "take a `fathometer_model::Instant`, or read `fathometer_sys`'s clock";
+const SANS_IO: &str =
+    "machines and analysis run alike on kernels, in virtual time and under fuzzers";
+const TO_BINARY: &str = "move it to `fathometer-sys` or the binary and pass in what it gives";
+
+const BANS: &[Ban] = &[
+    Ban {
+        crates: ALL_BUT_SYS,
+        path: "std::time::Instant",
+        why: NO_CLOCK,
+        remedy: TAKE_TIME,
+    },
+    // Elsewhere it is also the type of a file's time of modification.
+    Ban {
+        crates: PURE_AND_ANALYSIS,
+        path: "std::time::SystemTime",
+        why: NO_CLOCK,
+        remedy: TAKE_TIME,
+    },
+    Ban {
+        crates: ALL_BUT_SYS,
+        path: "SystemTime::now",
+        why: NO_CLOCK,
+        remedy: TAKE_TIME,
+    },
+    Ban {
+        crates: ALL_BUT_SYS,
+        path: "std::time::SystemTime::now",
+        why: NO_CLOCK,
+        remedy: TAKE_TIME,
+    },
+    Ban {
+        crates: PURE_AND_ANALYSIS,
+        path: "std::net",
+        why: SANS_IO,
+        remedy: TO_BINARY,
+    },
+    Ban {
+        crates: PURE_AND_ANALYSIS,
+        path: "std::thread",
+        why: SANS_IO,
+        remedy: TO_BINARY,
+    },
+    Ban {
+        crates: PURE_AND_ANALYSIS,
+        path: "std::process",
+        why: SANS_IO,
+        remedy: TO_BINARY,
+    },
+    Ban {
+        crates: PURE,
+        path: "std::fs",
+        why: SANS_IO,
+        remedy: TO_BINARY,
+    },
+    Ban {
+        crates: PURE,
+        path: "std::env",
+        why: SANS_IO,
+        remedy: TO_BINARY,
+    },
+];
+
+/// Values of `std::net` that are numbers, not sockets.
+const ADDRESSES: &[&str] = &[
+    "IpAddr",
+    "Ipv4Addr",
+    "Ipv6Addr",
+    "SocketAddr",
+    "SocketAddrV4",
+    "SocketAddrV6",
+    "AddrParseError",
+];
+
+/// Checks all Rust files below `crates/`.
+pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.iter().filter(|source| source.is("rs")) {
+        let code = rust::code_only(&source.text);
+        let folder = source
+            .path
+            .strip_prefix("crates/")
+            .and_then(|rest| rest.split_once("/src/"))
+            .map(|(folder, _)| folder);
+        if let Some(folder) = folder {
+            findings.extend(bans(source, &code, folder));
+        }
+        // A counting allocator, say, is unsafe by its trait and ships in no program.
+        let is_test = source.path.starts_with("crates/") && source.path.contains("/tests/");
+        if folder != Some("sys") && !is_test {
+            findings.extend(
+                rust::words(&code)
+                    .filter(|&(_, word)| word == "unsafe")
+                    .map(|(line, _)| Finding {
+                        path: source.path.clone(),
+                        line,
+                        what: "contains `unsafe`".to_owned(),
+                        why: "what can break memory safety is in one crate, where it is reviewed",
+                        remedy: "use or write a safe wrapper in `fathometer-sys`",
+                    }),
+            );
+        }
+    }
+    findings
+}
+
+fn bans(source: &Source, code: &str, folder: &str) -> Vec<Finding> {
+    let named = rust::paths(code);
+    BANS.iter()
+        .filter(|ban| ban.crates.contains(&folder))
+        .flat_map(|ban| {
+            named
+                .iter()
+                .filter(|(_, path)| is_below(path, ban.path) && !is_address(path))
+                .map(|(line, path)| Finding {
+                    path: source.path.clone(),
+                    line: *line,
+                    what: format!("names `{path}`"),
+                    why: ban.why,
+                    remedy: ban.remedy,
+                })
+        })
+        .collect()
+}
+
+/// Whether `path` is `banned` or something in it. A module's `self` and `*` are the module.
+fn is_below(path: &str, banned: &str) -> bool {
+    path.strip_prefix(banned)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+fn is_address(path: &str) -> bool {
+    path.strip_prefix("std::net::")
+        .and_then(|rest| rest.split("::").next())
+        .is_some_and(|item| ADDRESSES.contains(&item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<(usize, String)> {
+        check(&[Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }])
+        .into_iter()
+        .map(|finding| (finding.line, finding.what))
+        .collect()
+    }
+
+    #[test]
+    fn a_pure_crate_may_not_reach_the_system() {
+        for (text, name) in [
+            ("use std::fs;", "std::fs"),
+            ("use std::{io::Read, fs::File};", "std::fs::File"),
+            ("use std::net::*;", "std::net::"),
+            (
+                "use std::net::{SocketAddr, TcpStream};",
+                "std::net::TcpStream",
+            ),
+            (
+                "fn f() { std::thread::yield_now(); }",
+                "std::thread::yield_now",
+            ),
+            (
+                "fn f() { std::time::Instant::now(); }",
+                "std::time::Instant::now",
+            ),
+            (
+                "use std::time::{Duration, SystemTime};",
+                "std::time::SystemTime",
+            ),
+        ] {
+            for folder in PURE {
+                let found = found(&format!("crates/{folder}/src/a.rs"), text);
+                assert_eq!(found.len(), 1, "{folder}: {text}: {found:?}");
+                assert!(found[0].1.contains(name), "{folder}: {text}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_is_not_found() {
+        for (path, text) in [
+            ("crates/analysis/src/run.rs", "use std::fs;"),
+            (
+                "crates/http/src/a.rs",
+                "use std::time::Duration; use std::net::IpAddr;",
+            ),
+            (
+                "crates/http/src/a.rs",
+                "// std::fs and unsafe\nlet s = \"std::net::TcpStream\";",
+            ),
+            (
+                "crates/sys/src/clock.rs",
+                "use std::time::Instant; unsafe fn f() {}",
+            ),
+            (
+                "crates/fathometer/src/a.rs",
+                "use std::thread; use std::fs;",
+            ),
+        ] {
+            assert_eq!(found(path, text), [], "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn clocks_and_unsafe_are_of_sys_alone() {
+        assert_eq!(
+            found(
+                "crates/fathometer/src/a.rs",
+                "fn f() {}\nuse std::time::Instant;\nunsafe fn g() {}\n"
+            ),
+            [
+                (2, "names `std::time::Instant`".to_owned()),
+                (3, "contains `unsafe`".to_owned())
+            ]
+        );
+        assert_eq!(found("xtask/src/a.rs", "unsafe fn g() {}").len(), 1);
+        let wall = "use std::time::SystemTime;\nfn f() { SystemTime::now(); }\n";
+        assert_eq!(
+            found("crates/fathometer/src/a.rs", wall),
+            [(2, "names `SystemTime::now`".to_owned())]
+        );
+    }
+}
