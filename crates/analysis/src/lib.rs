@@ -4,6 +4,21 @@
 //! There is no clock, no network and no randomness beyond the seed that a run recorded, so that a
 //! report made again years later is the same report.
 //!
+//! - [`run`]: a run's folder, as read
+//! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
+//! - [`tables`], [`closeness`], [`claims`]: what the figures are, how close to the published ones,
+//!   and what they say
 
+mod civil;
+pub mod claims;
+pub mod closeness;
+mod csv;
+mod error;
+pub mod run;
 pub mod statistics;
+pub mod study;
+pub mod tables;
+
+pub use error::Error;
+

@@ -1,0 +1,157 @@
+//! Where a figure has to lie for a claim to hold.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::Interval;
+
+/// A set of values without holes: `>= 2`, `> 1`, `<= 0.6`, `< 1`, `= 0`, `0.7..0.98` (ends included).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound {
+    /// Its lower end; minus infinity when there is none.
+    pub low: f64,
+    /// Its upper end; infinity when there is none.
+    pub high: f64,
+    /// Whether the ends themselves belong to it.
+    pub closed: bool,
+    text: String,
+}
+
+/// How an interval lies to a [`Bound`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// Wholly within.
+    Inside,
+    /// Partly.
+    Across,
+    /// Wholly without.
+    Outside,
+}
+
+impl Bound {
+    /// Whether a value lies within.
+    pub fn contains(&self, value: f64) -> bool {
+        if self.closed {
+            self.low <= value && value <= self.high
+        } else {
+            self.low < value && value < self.high
+        }
+    }
+
+    /// How an interval lies to it.
+    pub fn position(&self, interval: Interval) -> Position {
+        let apart = if self.closed {
+            interval.high < self.low || interval.low > self.high
+        } else {
+            interval.high <= self.low || interval.low >= self.high
+        };
+        if self.contains(interval.low) && self.contains(interval.high) {
+            Position::Inside
+        } else if apart {
+            Position::Outside
+        } else {
+            Position::Across
+        }
+    }
+}
+
+/// As it was written.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+/// Why a text is not a bound.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a bound: write >= 2, > 1, <= 0.6, < 1, = 0 or 0.7..0.98")]
+pub struct ParseBoundError(String);
+
+impl FromStr for Bound {
+    type Err = ParseBoundError;
+    fn from_str(text: &str) -> Result<Bound, ParseBoundError> {
+        let error = || ParseBoundError(text.to_owned());
+        let number = |text: &str| -> Result<f64, ParseBoundError> {
+            let value: f64 = text.trim().parse().map_err(|_| error())?;
+            value.is_finite().then_some(value).ok_or_else(error)
+        };
+        let (low, high, closed) = if let Some((low, high)) = text.split_once("..") {
+            (number(low)?, number(high)?, true)
+        } else if let Some(rest) = text.strip_prefix(">=") {
+            (number(rest)?, f64::INFINITY, true)
+        } else if let Some(rest) = text.strip_prefix("<=") {
+            (f64::NEG_INFINITY, number(rest)?, true)
+        } else if let Some(rest) = text.strip_prefix('>') {
+            (number(rest)?, f64::INFINITY, false)
+        } else if let Some(rest) = text.strip_prefix('<') {
+            (f64::NEG_INFINITY, number(rest)?, false)
+        } else if let Some(rest) = text.strip_prefix('=') {
+            (number(rest)?, number(rest)?, true)
+        } else {
+            return Err(error());
+        };
+        if low > high {
+            return Err(error());
+        }
+        Ok(Bound {
+            low,
+            high,
+            closed,
+            text: text.to_owned(),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Bound {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Bound, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Bound {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Position::{Across, Inside, Outside};
+
+    fn position(bound: &str, low: f64, high: f64) -> Position {
+        let bound: Bound = bound.parse().unwrap();
+        bound.position(Interval { low, high })
+    }
+
+    #[test]
+    fn ends_belong_to_a_bound_where_it_says_so() {
+        assert_eq!(position(">= 2", 2.0, 2.2), Inside);
+        assert_eq!(position("> 2", 2.0, 2.2), Across);
+        assert_eq!(position(">= 2", 1.8, 2.0), Across);
+        assert_eq!(position("> 2", 1.8, 2.0), Outside);
+        assert_eq!(position("<= 0.6", 0.61, 0.7), Outside);
+        assert_eq!(position("< 1", 0.9, 0.99), Inside);
+    }
+
+    #[test]
+    fn ranges_and_points_are_bounds() {
+        assert_eq!(position("0.7..0.98", 0.7, 0.98), Inside);
+        assert_eq!(position("0.7..0.98", 0.6, 1.0), Across);
+        assert_eq!(position("-0.02..0.02", 0.03, 0.04), Outside);
+        assert_eq!(position("= 0", 0.0, 0.0), Inside);
+        assert_eq!(position("= 0", 0.0, 1.0), Across);
+        assert_eq!(position("= 0", 1.0, 1.0), Outside);
+    }
+
+    #[test]
+    fn what_is_not_a_bound_is_refused() {
+        for text in ["", "2", "=> 2", ">= two", "1..0", "> NaN", "> inf"] {
+            assert!(text.parse::<Bound>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! From replicates to verdicts.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Claim, ClaimResult, EraVerdict, Kind, Levels, Part, Position, Relation, Side, Test, Verdict,
+    Weaker,
+};
+use crate::run::{Cell, CellState, Run};
+use crate::statistics::{Bootstrap, Estimate, Interval, Sides};
+use crate::study::{Factor, Selection, StudyData, Unresolved};
+
+/// Judges every claim of a study in every era of a run.
+pub fn judge(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<ClaimResult> {
+    let bench = Bench {
+        run,
+        factors: &study.factors,
+        bootstrap,
+    };
+    let eras = run.levels("era");
+    let era_verdict = |claim: &Claim, era: &String| bench.claim(claim, era);
+    study
+        .claims
+        .iter()
+        .map(|claim| ClaimResult {
+            id: claim.id.clone(),
+            sentence: claim.sentence.clone(),
+            published: claim.published.clone(),
+            not_tested: claim.not_tested.clone(),
+            eras: match claim.not_tested {
+                Some(_) => Vec::new(),
+                None => eras.iter().map(|era| era_verdict(claim, era)).collect(),
+            },
+        })
+        .collect()
+}
+
+struct Bench<'a> {
+    run: &'a Run,
+    factors: &'a BTreeMap<String, Factor>,
+    bootstrap: &'a Bootstrap,
+}
+
+/// What the cells of a relation give.
+enum Measured {
+    /// An estimate, and what is to be said of it.
+    Estimate(Estimate, Sides, String),
+    /// The cells are there and their figures are not to be had.
+    Unusable(String),
+    /// A cell is not there.
+    Missing,
+}
+
+impl Bench<'_> {
+    fn claim(&self, claim: &Claim, era: &str) -> EraVerdict {
+        let mut parts = Vec::new();
+        let mut verdicts = Vec::new();
+        let mut leanings = Vec::new();
+        for test in &claim.tests {
+            let judged: Vec<Part> = self
+                .environments(test, era)
+                .into_iter()
+                .map(|environment| self.part(test, era, environment))
+                .collect();
+            if test.counts {
+                for group in groups(&judged, test.any.as_deref()) {
+                    verdicts.push(combined(&group, test.any.is_some(), |part| part.verdict));
+                    leanings.push(combined(&group, test.any.is_some(), |part| {
+                        part.leaning.unwrap_or(part.verdict)
+                    }));
+                }
+            }
+            parts.extend(judged);
+        }
+        let verdict = conjunction(&verdicts);
+        let leaning = conjunction(&leanings);
+        EraVerdict {
+            era: era.to_owned(),
+            verdict,
+            remark: remark(verdict, &verdicts),
+            leaning: (leaning != verdict).then_some(leaning),
+            parts,
+        }
+    }
+
+    /// Every combination of a test's levels, each a list of factor and level.
+    fn environments(&self, test: &Test, era: &str) -> Vec<Vec<(String, String)>> {
+        let mut environments = vec![Vec::new()];
+        for (factor, levels) in &test.each {
+            let levels = match levels {
+                Levels::Listed(levels) => levels.clone(),
+                Levels::Measured(_) => self.measured_levels(test, era, factor),
+            };
+            if levels.is_empty() {
+                continue;
+            }
+            environments = environments
+                .into_iter()
+                .flat_map(|environment: Vec<(String, String)>| {
+                    let factor = factor.clone();
+                    levels.iter().map(move |level| {
+                        let mut longer = environment.clone();
+                        longer.push((factor.clone(), level.clone()));
+                        longer
+                    })
+                })
+                .collect();
+        }
+        environments
+    }
+
+    /// The levels of a factor for which every side of the test has a cell.
+    fn measured_levels(&self, test: &Test, era: &str, factor: &str) -> Vec<String> {
+        let has_cell = |side: &Side, level: &str| {
+            let selection = test
+                .common
+                .with(&side.selection)
+                .at("era", era)
+                .at(factor, level);
+            let found = selection.matches(self.run, self.factors).next().is_some();
+            found
+        };
+        self.run
+            .levels(factor)
+            .into_iter()
+            .filter(|level| test.relation.sides().all(|side| has_cell(side, level)))
+            .collect()
+    }
+
+    fn part(&self, test: &Test, era: &str, environment: Vec<(String, String)>) -> Part {
+        let mut place = test.common.clone().at("era", era);
+        for (factor, level) in &environment {
+            place = place.at(factor, level);
+        }
+        let mut part = Part {
+            label: test.label.clone(),
+            environment,
+            kind: test.relation.kind,
+            metric: test.relation.metric.clone(),
+            holds: test.holds.clone(),
+            weaker: match &test.weaker {
+                Some(Weaker::Bound(bound)) => Some(bound.clone()),
+                _ => None,
+            },
+            n: 0,
+            sides: Sides::Independent,
+            value: None,
+            interval: None,
+            verdict: Verdict::NotTested,
+            leaning: None,
+            remark: String::new(),
+            counts: test.counts,
+        };
+        match self.measure(&test.relation, &place) {
+            Measured::Missing => part.remark = "not measured".to_owned(),
+            Measured::Unusable(reason) => {
+                part.verdict = Verdict::Undecided;
+                part.remark = reason;
+            }
+            Measured::Estimate(estimate, sides, remark) => {
+                part.n = estimate.n;
+                part.sides = sides;
+                part.value = Some(estimate.value);
+                part.interval = estimate.interval;
+                part.remark = remark;
+                self.decide(test, &place, &mut part);
+            }
+        }
+        part
+    }
+
+    fn decide(&self, test: &Test, place: &Selection, part: &mut Part) {
+        let Some(value) = part.value else { return };
+        let weaker = test.weaker.as_ref().map(|weaker| match weaker {
+            Weaker::Bound(bound) => (part.interval, value, bound),
+            Weaker::Relation(relation, bound) => match self.measure(relation, place) {
+                Measured::Estimate(estimate, ..) => (estimate.interval, estimate.value, bound),
+                _ => (None, f64::NAN, bound),
+            },
+        });
+        part.verdict = verdict(
+            part.interval.map(|interval| test.holds.position(interval)),
+            weaker.map(|(interval, _, bound)| interval.map(|i| bound.position(i))),
+        );
+        if part.verdict == Verdict::Undecided && value.is_finite() {
+            let leaning = verdict(
+                Some(test.holds.position(point(value))),
+                weaker.map(|(_, value, bound)| Some(bound.position(point(value)))),
+            );
+            part.leaning = (leaning != Verdict::Undecided).then_some(leaning);
+        }
+        if part.interval.is_none() {
+            let reason = match part.n {
+                0 | 1 => "one replicate has no interval",
+                _ => "the interval is not finite",
+            };
+            part.remark = join(&part.remark, reason);
+        }
+    }
+
+    fn measure(&self, relation: &Relation, place: &Selection) -> Measured {
+        let left = match self.values(&relation.left, relation, place) {
+            Ok(values) => values,
+            Err(problem) => return problem,
+        };
+        let Some(right) = &relation.right else {
+            let values: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
+            return match self.bootstrap.mean(&values) {
+                Some(estimate) => Measured::Estimate(estimate, Sides::Independent, left.remark),
+                None => Measured::Missing,
+            };
+        };
+        let right = match self.values(right, relation, place) {
+            Ok(values) => values,
+            Err(problem) => return problem,
+        };
+        // Common random numbers: replicate i of one cell and replicate i of the other met the same
+        // draws, so they are compared with each other where both have the same replicates.
+        let numbers = |side: &Values| side.values.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
+        let sides = if numbers(&left) == numbers(&right) {
+            Sides::Paired
+        } else {
+            Sides::Independent
+        };
+        let remark = join(&left.remark, &right.remark);
+        let left: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
+        let right: Vec<f64> = right.values.iter().map(|(_, v)| *v).collect();
+        let estimate = match relation.kind {
+            Kind::Ratio => self.bootstrap.ratio(&left, &right, sides),
+            Kind::Difference | Kind::Level => self.bootstrap.difference(&left, &right, sides),
+        };
+        match estimate {
+            Some(estimate) => Measured::Estimate(estimate, sides, remark),
+            None => Measured::Missing,
+        }
+    }
+
+    fn values(
+        &self,
+        side: &Side,
+        relation: &Relation,
+        place: &Selection,
+    ) -> Result<Values, Measured> {
+        let metric = side.metric.as_ref().unwrap_or(&relation.metric);
+        // A side's own levels go over the environment's: a comparison across a factor is possible.
+        let selection = place.with(&side.selection);
+        let cell = match selection.resolve(self.run, self.factors) {
+            Ok(cell) => cell,
+            Err(Unresolved::NotMeasured) => return Err(Measured::Missing),
+            Err(Unresolved::Ambiguous(factors)) => {
+                let reason = format!("several cells differ in {}", factors.join(", "));
+                return Err(Measured::Unusable(reason));
+            }
+        };
+        let values = cell.values(metric);
+        match cell.state() {
+            CellState::Invalid => Err(Measured::Unusable(format!(
+                "{} is INVALID: {}",
+                cell.key,
+                cell.reasons().join("; ")
+            ))),
+            _ if values.is_empty() => Err(Measured::Missing),
+            state => Ok(Values {
+                remark: left_out(cell, state),
+                values,
+            }),
+        }
+    }
+}
+
+struct Values {
+    values: Vec<(u32, f64)>,
+    remark: String,
+}
+
+fn left_out(cell: &Cell, state: CellState) -> String {
+    match state {
+        CellState::PartlyValid => format!(
+            "{} of {} replicates of {} are invalid and left out",
+            cell.replicates.len() - cell.valid().count(),
+            cell.replicates.len(),
+            cell.key
+        ),
+        _ => String::new(),
+    }
+}
+
+fn point(value: f64) -> Interval {
+    Interval {
+        low: value,
+        high: value,
+    }
+}
+
+/// The verdict from where the interval lies to the bound and to the weaker one. The outer `None` of
+/// `weaker` says that there is no weaker bound, the inner that it could not be measured.
+fn verdict(holds: Option<Position>, weaker: Option<Option<Position>>) -> Verdict {
+    match (holds, weaker) {
+        (None, _) => Verdict::Undecided,
+        (Some(Position::Inside), _) => Verdict::Holds,
+        (Some(Position::Outside), None) => Verdict::Reversed,
+        (Some(Position::Across), None) | (_, Some(None)) => Verdict::Undecided,
+        (_, Some(Some(Position::Inside))) => Verdict::HoldsWeaker,
+        (_, Some(Some(Position::Across))) => Verdict::Undecided,
+        (_, Some(Some(Position::Outside))) => Verdict::Reversed,
+    }
+}
+
+/// Parts that stand for each other: those that agree in every factor but `any`. Without `any` each
+/// stands for itself.
+fn groups<'a>(parts: &'a [Part], any: Option<&str>) -> Vec<Vec<&'a Part>> {
+    let Some(any) = any else {
+        return parts.iter().map(|part| vec![part]).collect();
+    };
+    let mut groups: BTreeMap<Vec<&(String, String)>, Vec<&'a Part>> = BTreeMap::new();
+    for part in parts {
+        let rest = part.environment.iter().filter(|(f, _)| f != any).collect();
+        groups.entry(rest).or_default().push(part);
+    }
+    groups.into_values().collect()
+}
+
+fn combined(parts: &[&Part], any: bool, verdict: impl Fn(&Part) -> Verdict) -> Verdict {
+    let verdicts: Vec<Verdict> = parts.iter().map(|part| verdict(part)).collect();
+    if any {
+        // The verdicts are ordered from the best to the worst, with "not tested" last.
+        verdicts.into_iter().min().unwrap_or(Verdict::NotTested)
+    } else {
+        conjunction(&verdicts)
+    }
+}
+
+/// All of it: the worst verdict of what was tested.
+fn conjunction(verdicts: &[Verdict]) -> Verdict {
+    verdicts
+        .iter()
+        .copied()
+        .filter(|verdict| *verdict != Verdict::NotTested)
+        .max()
+        .unwrap_or(Verdict::NotTested)
+}
+
+fn remark(verdict: Verdict, verdicts: &[Verdict]) -> String {
+    let count = |wanted: Verdict| verdicts.iter().filter(|v| **v == wanted).count();
+    let missing = count(Verdict::NotTested);
+    let tested = verdicts.len() - missing;
+    let mut sentences = Vec::new();
+    if verdict != Verdict::NotTested && count(verdict) < tested {
+        let tally: Vec<String> = [
+            Verdict::Holds,
+            Verdict::HoldsWeaker,
+            Verdict::Undecided,
+            Verdict::Reversed,
+        ]
+        .into_iter()
+        .filter(|v| count(*v) > 0)
+        .map(|v| format!("{v} {}", count(v)))
+        .collect();
+        sentences.push(format!("of {tested} tests: {}", tally.join(", ")));
+    }
+    if missing > 0 && tested > 0 {
+        sentences.push(format!("{missing} of {} not measured", verdicts.len()));
+    }
+    sentences.join("; ")
+}
+
+fn join(left: &str, right: &str) -> String {
+    match (left.is_empty(), right.is_empty()) {
+        (false, false) if left != right => format!("{left}; {right}"),
+        (true, _) => right.to_owned(),
+        _ => left.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::Bound;
+
+    fn judged(holds: &str, weaker: Option<&str>, low: f64, high: f64) -> Verdict {
+        let position = |text: &str| {
+            let bound: Bound = text.parse().unwrap();
+            bound.position(Interval { low, high })
+        };
+        verdict(
+            Some(position(holds)),
+            weaker.map(|text| Some(position(text))),
+        )
+    }
+
+    #[test]
+    fn an_interval_gives_the_strongest_verdict_it_supports() {
+        let ratio = |low, high| judged(">= 2", Some("> 1"), low, high);
+        assert_eq!(ratio(2.4, 2.6), Verdict::Holds);
+        assert_eq!(ratio(1.9, 2.1), Verdict::HoldsWeaker);
+        assert_eq!(ratio(1.2, 1.3), Verdict::HoldsWeaker);
+        assert_eq!(ratio(0.9, 1.1), Verdict::Undecided);
+        assert_eq!(ratio(0.9, 2.1), Verdict::Undecided);
+        assert_eq!(ratio(0.8, 0.9), Verdict::Reversed);
+    }
+
+    #[test]
+    fn without_a_weaker_bound_missing_it_is_a_reversal() {
+        assert_eq!(judged("= 0", None, 0.0, 0.0), Verdict::Holds);
+        assert_eq!(judged("= 0", None, 0.0, 0.4), Verdict::Undecided);
+        assert_eq!(judged("= 0", None, 1.0, 2.0), Verdict::Reversed);
+    }
+
+    #[test]
+    fn what_was_not_measured_decides_nothing() {
+        assert_eq!(verdict(None, None), Verdict::Undecided);
+        assert_eq!(
+            verdict(Some(Position::Outside), Some(None)),
+            Verdict::Undecided
+        );
+        use Verdict::{Holds, HoldsWeaker, NotTested, Reversed, Undecided};
+        assert_eq!(conjunction(&[Holds, NotTested, HoldsWeaker]), HoldsWeaker);
+        assert_eq!(conjunction(&[Reversed, Undecided]), Reversed);
+        assert_eq!(conjunction(&[NotTested]), NotTested);
+        assert_eq!(conjunction(&[]), NotTested);
+    }
+}

@@ -1,0 +1,362 @@
+//! Claims: testable sentences of a paper, as data, and their verdicts.
+//!
+//! A claim has tests, and holds when each does. A test compares a metric of two cells (or of one,
+//! with a level) in each of several environments, by a bootstrap interval over replicates:
+//!
+//! - *holds*: the whole interval lies within the stated bound;
+//! - *holds weaker*: it lies within the weaker bound, which keeps the direction and drops the amount;
+//! - *reversed*: it lies wholly outside the weaker bound (or the only one);
+//! - *undecided*: it straddles, there are fewer than two replicates, or cells are invalid;
+//! - *not tested*: nothing was measured for it.
+//!
+//! Judging looks at recorded replicates alone; what was measured and how is the study's business.
+
+mod bound;
+mod judge;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use bound::{Bound, ParseBoundError, Position};
+pub use judge::judge;
+
+use crate::statistics::{Interval, Sides};
+use crate::study::Selection;
+
+/// A claim of a paper.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Its name, as in `N01`.
+    pub id: String,
+    /// The sentence.
+    pub sentence: String,
+    /// What the paper's own figures give.
+    pub published: String,
+    /// What has to hold, all of it.
+    #[serde(default, rename = "test")]
+    pub tests: Vec<Test>,
+    /// Why there are no tests.
+    pub not_tested: Option<String>,
+}
+
+impl Claim {
+    /// Every selection it makes.
+    pub(crate) fn selections(&self) -> Vec<Selection> {
+        let mut selections = Vec::new();
+        for test in &self.tests {
+            selections.push(test.common.clone());
+            let weaker = match &test.weaker {
+                Some(Weaker::Relation(relation, _)) => Some(relation.as_ref()),
+                _ => None,
+            };
+            for relation in [Some(&test.relation), weaker].into_iter().flatten() {
+                selections.extend(relation.sides().map(|side| side.selection.clone()));
+            }
+            for (factor, levels) in &test.each {
+                if let Levels::Listed(levels) = levels {
+                    for level in levels {
+                        selections.push(Selection::default().at(factor, level));
+                    }
+                }
+            }
+        }
+        selections
+    }
+}
+
+/// One thing that has to hold, in each of its environments.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "TestText")]
+pub struct Test {
+    /// What is compared, in a few words.
+    pub label: String,
+    /// What is estimated.
+    pub relation: Relation,
+    /// Levels that both sides share.
+    pub common: Selection,
+    /// The environments: every combination of these factors' levels.
+    pub each: BTreeMap<String, Levels>,
+    /// The factor of `each` of which one level that holds is enough.
+    pub any: Option<String>,
+    /// Where the estimate has to lie.
+    pub holds: Bound,
+    /// What is left of the claim when it does not.
+    pub weaker: Option<Weaker>,
+    /// Whether it decides the verdict, or is shown for comparison only.
+    pub counts: bool,
+}
+
+/// What is estimated from one or two cells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Relation {
+    /// How.
+    pub kind: Kind,
+    /// The metric, where a side does not name its own.
+    pub metric: String,
+    /// The cell of a level, the numerator of a ratio, the minuend of a difference.
+    pub left: Side,
+    /// The denominator of a ratio, the subtrahend of a difference.
+    pub right: Option<Side>,
+}
+
+/// How an estimate is made of cells. Means are over valid replicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The mean of one cell.
+    Level,
+    /// The mean of one cell less that of another.
+    Difference,
+    /// The mean of one cell over that of another.
+    Ratio,
+}
+
+/// One side of a comparison: levels, and a `metric` if it is not the comparison's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "BTreeMap<String, String>")]
+pub struct Side {
+    /// Its own metric.
+    pub metric: Option<String>,
+    /// Its cell.
+    pub selection: Selection,
+}
+
+impl From<BTreeMap<String, String>> for Side {
+    fn from(mut words: BTreeMap<String, String>) -> Side {
+        Side {
+            metric: words.remove("metric"),
+            selection: Selection::from(words),
+        }
+    }
+}
+
+/// The levels of a factor that make environments.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Levels {
+    /// These; one that was not measured is noted.
+    Listed(Vec<String>),
+    /// `"*"`: every level for which the run has both sides.
+    Measured(Asterisk),
+}
+
+/// The word `*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Asterisk {
+    /// `*`
+    #[serde(rename = "*")]
+    Asterisk,
+}
+
+/// What is left of a claim when its bound is missed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Weaker {
+    /// The same estimate within a wider bound.
+    Bound(Bound),
+    /// Another relation within a bound of its own.
+    Relation(Box<Relation>, Bound),
+}
+
+/// What became of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// As stated.
+    Holds,
+    /// In direction, not in amount.
+    HoldsWeaker,
+    /// The figures do not tell.
+    Undecided,
+    /// The figures say otherwise.
+    Reversed,
+    /// Nothing was measured.
+    NotTested,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Holds => "holds",
+            Verdict::HoldsWeaker => "holds weaker",
+            Verdict::Undecided => "undecided",
+            Verdict::Reversed => "reversed",
+            Verdict::NotTested => "not tested",
+        })
+    }
+}
+
+/// A claim judged.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClaimResult {
+    /// Its name.
+    pub id: String,
+    /// The sentence.
+    pub sentence: String,
+    /// What the paper's own figures give.
+    pub published: String,
+    /// Why it was not tested at all.
+    pub not_tested: Option<String>,
+    /// The verdict in each era.
+    pub eras: Vec<EraVerdict>,
+}
+
+/// A claim judged in one era.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EraVerdict {
+    /// The era.
+    pub era: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// How its parts divide and what was not measured; empty when there is nothing to add.
+    pub remark: String,
+    /// The verdict that the estimates give without their intervals, where that is not the verdict.
+    pub leaning: Option<Verdict>,
+    /// Each test in each environment.
+    pub parts: Vec<Part>,
+}
+
+/// A test in one environment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Part {
+    /// The test's label.
+    pub label: String,
+    /// The environment's levels, in the order of the factors' names.
+    pub environment: Vec<(String, String)>,
+    /// How the estimate is made.
+    pub kind: Kind,
+    /// The metric.
+    pub metric: String,
+    /// The bound of the claim.
+    pub holds: Bound,
+    /// The weaker bound on the same estimate, if there is one.
+    pub weaker: Option<Bound>,
+    /// Replicates it stands on; 0 when nothing was measured.
+    pub n: usize,
+    /// Whether replicates were compared one by one.
+    pub sides: Sides,
+    /// The estimate.
+    pub value: Option<f64>,
+    /// Its interval.
+    pub interval: Option<Interval>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The verdict that the estimate gives without its interval.
+    pub leaning: Option<Verdict>,
+    /// What is to be said of it: why it is undecided, which replicates were left out.
+    pub remark: String,
+    /// Whether it decides the claim.
+    pub counts: bool,
+}
+
+impl Part {
+    /// `lan embedded-apache`, or nothing.
+    pub fn environment_text(&self) -> String {
+        let levels: Vec<&str> = self.environment.iter().map(|(_, l)| l.as_str()).collect();
+        levels.join(" ")
+    }
+}
+
+impl Relation {
+    /// Its one or two sides.
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> {
+        [Some(&self.left), self.right.as_ref()]
+            .into_iter()
+            .flatten()
+    }
+
+    fn new(
+        kind: Kind,
+        metric: String,
+        left: Option<Side>,
+        right: Option<Side>,
+    ) -> Result<Relation, String> {
+        let is_level = kind == Kind::Level;
+        if is_level && right.is_some() {
+            return Err(format!("a level of {metric} has no right side"));
+        }
+        if !is_level && (left.is_none() || right.is_none()) {
+            return Err(format!(
+                "a comparison of {metric} has a left and a right side"
+            ));
+        }
+        Ok(Relation {
+            kind,
+            metric,
+            left: left.unwrap_or_default(),
+            right,
+        })
+    }
+}
+
+/// A [`Test`] as it is written, so that a misspelt word is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestText {
+    label: String,
+    kind: Kind,
+    metric: String,
+    left: Option<Side>,
+    right: Option<Side>,
+    #[serde(default)]
+    common: Selection,
+    #[serde(default)]
+    each: BTreeMap<String, Levels>,
+    any: Option<String>,
+    holds: Bound,
+    weaker: Option<WeakerText>,
+    #[serde(default = "yes")]
+    counts: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WeakerText {
+    Bound(Bound),
+    Relation(RelationText),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RelationText {
+    kind: Kind,
+    metric: String,
+    left: Option<Side>,
+    right: Option<Side>,
+    holds: Bound,
+}
+
+impl TryFrom<TestText> for Test {
+    type Error = String;
+    fn try_from(text: TestText) -> Result<Test, String> {
+        let any = text.any.as_ref();
+        if let Some(factor) = any.filter(|factor| !text.each.contains_key(*factor)) {
+            return Err(format!("{:?}: any = {factor:?} is not in each", text.label));
+        }
+        let weaker = match text.weaker {
+            None => None,
+            Some(WeakerText::Bound(bound)) => Some(Weaker::Bound(bound)),
+            Some(WeakerText::Relation(weaker)) => {
+                let relation =
+                    Relation::new(weaker.kind, weaker.metric, weaker.left, weaker.right)?;
+                Some(Weaker::Relation(Box::new(relation), weaker.holds))
+            }
+        };
+        Ok(Test {
+            label: text.label,
+            relation: Relation::new(text.kind, text.metric, text.left, text.right)?,
+            common: text.common,
+            each: text.each,
+            any: text.any,
+            holds: text.holds,
+            weaker,
+            counts: text.counts,
+        })
+    }
+}
+
+fn yes() -> bool {
+    true
+}

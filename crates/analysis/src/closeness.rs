@@ -1,0 +1,219 @@
+//! How close our figures come to the published ones, against bars that the study states.
+
+use serde::{Deserialize, Serialize};
+
+use crate::study::StudyData;
+use crate::tables::{Measured, RowResult, TableResult};
+
+/// A bar: which figures should come how close.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Acceptance {
+    /// A word to name it by.
+    pub id: String,
+    /// What is compared.
+    pub title: String,
+    /// The era whose figures are meant to be the paper's.
+    pub era: String,
+    /// The tables.
+    pub tables: Vec<String>,
+    /// The rows; empty: all that were published.
+    #[serde(default)]
+    pub rows: Vec<String>,
+    /// The column.
+    pub column: String,
+    /// The row that others are divided by before they are compared, ours by ours and the published by
+    /// the published; absent: figures are compared as they are.
+    pub relative_to: Option<String>,
+    /// How far ours may lie from the published, in percent of the published.
+    pub tolerance_pct: f64,
+}
+
+/// What explains figures that miss a bar.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explanation {
+    /// The bar.
+    pub acceptance: String,
+    /// The tables it is about; empty: all.
+    #[serde(default)]
+    pub tables: Vec<String>,
+    /// The rows it is about; empty: all.
+    #[serde(default)]
+    pub rows: Vec<String>,
+    /// The groups of columns it is about; empty: all.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// Which mechanism, with its evidence.
+    pub text: String,
+}
+
+/// A bar and what was found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Closeness {
+    /// Its name.
+    pub id: String,
+    /// What is compared.
+    pub title: String,
+    /// The era.
+    pub era: String,
+    /// The bar, in percent.
+    pub tolerance_pct: f64,
+    /// Every comparison.
+    pub comparisons: Vec<Comparison>,
+}
+
+impl Closeness {
+    /// Comparisons within the bar.
+    pub fn within(&self) -> usize {
+        self.comparisons.iter().filter(|c| c.is_within()).count()
+    }
+
+    /// Comparisons for which there is a figure of ours.
+    pub fn measured(&self) -> usize {
+        self.comparisons
+            .iter()
+            .filter(|c| c.off_pct.is_some())
+            .count()
+    }
+}
+
+/// One figure of ours against a published one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The table.
+    pub table: String,
+    /// The heading of the row.
+    pub row: String,
+    /// The word for the group of columns.
+    pub group: String,
+    /// Ours; `None` when not measured, or not to be believed.
+    pub ours: Option<f64>,
+    /// The published.
+    pub published: f64,
+    /// Whether the published figure was derived rather than printed.
+    pub derived: bool,
+    /// How far ours lies from the published, in percent of the published.
+    pub off_pct: Option<f64>,
+    /// The bar, in percent.
+    pub tolerance_pct: f64,
+    /// What explains it, when it misses.
+    pub explanation: Option<String>,
+}
+
+impl Comparison {
+    /// Whether ours was measured and lies within the bar.
+    pub fn is_within(&self) -> bool {
+        // A figure that is off by exactly the bar is within it, whatever the division rounded to.
+        self.off_pct
+            .is_some_and(|off| off.abs() <= self.tolerance_pct * (1.0 + 1e-9))
+    }
+}
+
+/// Compares what a study wants compared.
+pub fn closeness(study: &StudyData, tables: &[TableResult]) -> Vec<Closeness> {
+    study
+        .acceptance
+        .iter()
+        .map(|acceptance| Closeness {
+            id: acceptance.id.clone(),
+            title: acceptance.title.clone(),
+            era: acceptance.era.clone(),
+            tolerance_pct: acceptance.tolerance_pct,
+            comparisons: acceptance
+                .tables
+                .iter()
+                .filter_map(|id| {
+                    tables
+                        .iter()
+                        .find(|table| table.id == *id && table.era == acceptance.era)
+                })
+                .flat_map(|table| compared(study, acceptance, table))
+                .collect(),
+        })
+        .collect()
+}
+
+fn compared(study: &StudyData, acceptance: &Acceptance, table: &TableResult) -> Vec<Comparison> {
+    let Some(column) = table.column(&acceptance.column) else {
+        return Vec::new();
+    };
+    let row = |label: &str| table.rows.iter().find(|row| row.label == label);
+    let base = acceptance.relative_to.as_deref();
+    let mut comparisons = Vec::new();
+    for compared in &table.rows {
+        let is_base = base == Some(compared.label.as_str());
+        if is_base || !is_listed(&acceptance.rows, &compared.label) {
+            continue;
+        }
+        for (place, (group, _)) in table.groups.iter().enumerate() {
+            let (ours, published, derived) = figures(compared, place, column);
+            let Some(mut published) = published else {
+                continue;
+            };
+            let mut ours = ours;
+            if let Some(base) = base {
+                let Some(base) = row(base) else { continue };
+                let (ours_base, published_base, _) = figures(base, place, column);
+                let Some(published_base) = published_base else {
+                    continue;
+                };
+                ours = ours.zip(ours_base).map(|(ours, base)| ours / base);
+                published /= published_base;
+            }
+            let mut comparison = Comparison {
+                table: table.id.clone(),
+                row: compared.label.clone(),
+                group: group.clone(),
+                ours,
+                published,
+                derived,
+                off_pct: ours.map(|ours| 100.0 * (ours / published - 1.0)),
+                tolerance_pct: acceptance.tolerance_pct,
+                explanation: None,
+            };
+            if comparison.off_pct.is_some() && !comparison.is_within() {
+                comparison.explanation = explanation(study, acceptance, &comparison);
+            }
+            comparisons.push(comparison);
+        }
+    }
+    comparisons
+}
+
+fn figures(row: &RowResult, group: usize, column: usize) -> (Option<f64>, Option<f64>, bool) {
+    let datum = &row.data[group][column];
+    let ours = match &datum.ours {
+        Measured::Value { estimate, .. } => Some(estimate.value),
+        _ => None,
+    };
+    let published = datum.published;
+    (
+        ours,
+        published.map(|p| p.value),
+        published.is_some_and(|p| p.derived),
+    )
+}
+
+fn explanation(
+    study: &StudyData,
+    acceptance: &Acceptance,
+    comparison: &Comparison,
+) -> Option<String> {
+    let texts: Vec<&str> = study
+        .explanations
+        .iter()
+        .filter(|explanation| {
+            explanation.acceptance == acceptance.id
+                && is_listed(&explanation.tables, &comparison.table)
+                && is_listed(&explanation.rows, &comparison.row)
+                && is_listed(&explanation.groups, &comparison.group)
+        })
+        .map(|explanation| explanation.text.as_str())
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(" "))
+}
+
+fn is_listed(list: &[String], word: &str) -> bool {
+    list.is_empty() || list.iter().any(|listed| listed == word)
+}

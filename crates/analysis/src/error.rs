@@ -1,0 +1,66 @@
+use std::io;
+use std::path::PathBuf;
+
+/// Why a run or a study could not be read, or a report not written.
+///
+/// Messages are fragments that fit "failed to …: {error}" and name the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read: no run there, or no permission.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file could not be written: no permission, or the disk is full.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of a run is not what this version writes. A truncated last line is not an error.
+    #[error("{}:{line}: {message}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The run was written by a later version in a form that this one does not know.
+    #[error(
+        "{} has format {found}, and this version reads up to {known}: use the version that wrote it",
+        path.display()
+    )]
+    Format {
+        /// The `run.json`.
+        path: PathBuf,
+        /// The format it states.
+        found: u32,
+        /// The newest that this version reads.
+        known: u32,
+    },
+    /// A study's data contradict themselves: a factor nobody declared, a table nobody defined.
+    #[error("{file}: {message}")]
+    Study {
+        /// Which of the study's files.
+        file: &'static str,
+        /// What is wrong, where, and what would be right.
+        message: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn study(file: &'static str, message: impl Into<String>) -> Error {
+        Error::Study {
+            file,
+            message: message.into(),
+        }
+    }
+}

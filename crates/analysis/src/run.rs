@@ -1,0 +1,367 @@
+//! A run as its folder holds it: what was run, and every replicate.
+//!
+//! | file | what |
+//! |---|---|
+//! | `run.json` | [`RunInfo`] |
+//! | `replicates.ndjson` | one [`ReplicateRecord`] a line, in the order they ended |
+//! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
+//! | each record's `folder` | `capture.pcapng`, `exchanges.ndjson`, `connections.ndjson` of that replicate |
+//!
+//! A run that was killed is read like any other: a truncated last line is left out and said so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use fathometer_model::{CellKey, ReplicateRecord, Seed};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// What `run.json` holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The form of the run's files; [`RunInfo::FORMAT`].
+    pub format: u32,
+    /// The study's short name, as in `nielsen97`.
+    pub study: String,
+    /// The study's title.
+    pub title: String,
+    /// How much of it was asked for.
+    pub mode: Mode,
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// The program's version.
+    pub version: String,
+    /// Facts about the machine: `cpu`, `cores`, `memory`, `kernel`, `os`, and what else is known.
+    pub machine: BTreeMap<String, String>,
+    /// The seed that everything random came from.
+    pub seed: Seed,
+    /// Start, in seconds since the Unix epoch.
+    pub started: f64,
+    /// End, in seconds since the Unix epoch; absent while it runs and when it was killed.
+    #[serde(default)]
+    pub finished: Option<f64>,
+    /// Replicates that the run set out to make.
+    #[serde(default)]
+    pub replicates_planned: Option<u64>,
+    /// The TCP profiles, and how far the kernel followed them.
+    #[serde(default)]
+    pub eras: Vec<EraInfo>,
+    /// The path profiles.
+    #[serde(default)]
+    pub paths: Vec<PathInfo>,
+    /// The servers under test.
+    #[serde(default)]
+    pub servers: Vec<ServerInfo>,
+    /// Anything a reader should know, a sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl RunInfo {
+    /// The form that this version writes, and the newest that it reads.
+    pub const FORMAT: u32 = 1;
+}
+
+/// How much of a study a run makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Every cell once or twice.
+    Quick,
+    /// The study's own repetitions.
+    Full,
+}
+
+/// A TCP profile as it was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EraInfo {
+    /// The level of the factor `era`, as in `1997`.
+    pub name: String,
+    /// What it stands for, a sentence.
+    #[serde(default)]
+    pub description: String,
+    /// Each setting asked for.
+    pub settings: Vec<Setting>,
+}
+
+/// One setting of a TCP profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// What was to be set, as in `net.ipv4.tcp_sack` or `initial window`.
+    pub name: String,
+    /// The value asked for.
+    pub wanted: String,
+    /// Whether the kernel took it.
+    pub state: SettingState,
+    /// Why not, or what it did instead.
+    #[serde(default)]
+    pub detail: Option<String>,
+}
+
+/// Whether the kernel took a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SettingState {
+    /// It was set, and read back.
+    Applied,
+    /// This kernel cannot be made to do it.
+    Impossible,
+}
+
+/// A path profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathInfo {
+    /// The level of the factor `path`, as in `ppp`.
+    pub name: String,
+    /// The profile's own text.
+    pub profile: String,
+}
+
+/// A server under test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// The level of the factor `server`, as in `httpd`.
+    pub name: String,
+    /// Its version, as it states it.
+    pub version: String,
+    /// What it stands for, a sentence.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// A drawing that belongs to the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plot {
+    /// Its heading.
+    pub title: String,
+    /// What is to be seen in it.
+    pub caption: String,
+    /// The SVG file, relative to the run's folder and inside it.
+    pub file: String,
+}
+
+/// One combination of a block's factors, with all its replicates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// The study's block: `main`, `nagle` …
+    pub block: String,
+    /// The levels.
+    pub key: CellKey,
+    /// Its replicates by number.
+    pub replicates: Vec<ReplicateRecord>,
+}
+
+/// How far a cell may be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CellState {
+    /// Every replicate is valid.
+    Valid,
+    /// Some are: its figures come from these alone.
+    PartlyValid,
+    /// None is: it has no figures.
+    Invalid,
+}
+
+impl Cell {
+    /// How far it may be believed.
+    pub fn state(&self) -> CellState {
+        match self.valid().count() {
+            0 => CellState::Invalid,
+            n if n < self.replicates.len() => CellState::PartlyValid,
+            _ => CellState::Valid,
+        }
+    }
+
+    /// Its valid replicates.
+    pub fn valid(&self) -> impl Iterator<Item = &ReplicateRecord> {
+        self.replicates.iter().filter(|r| r.validity.is_valid())
+    }
+
+    /// The values of a metric over its valid replicates, with the replicates' numbers.
+    pub fn values(&self, metric: &str) -> Vec<(u32, f64)> {
+        self.valid()
+            .filter_map(|r| Some((r.replicate, *r.metrics.get(metric)?)))
+            .collect()
+    }
+
+    /// Why replicates of it are invalid: each distinct reason once.
+    pub fn reasons(&self) -> Vec<&str> {
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in self.replicates.iter().flat_map(|r| &r.validity.reasons) {
+            if !reasons.contains(&reason.as_str()) {
+                reasons.push(reason);
+            }
+        }
+        reasons
+    }
+}
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What was run.
+    pub info: RunInfo,
+    /// Its cells in the order of block and key.
+    pub cells: Vec<Cell>,
+    /// Its drawings.
+    pub plots: Vec<Plot>,
+    /// What was odd about the files, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl Run {
+    /// Reads a run's folder.
+    ///
+    /// # Errors
+    /// When `run.json` is not there or not readable, or when a line other than a truncated last
+    /// one is not a record.
+    pub fn load(folder: &Path) -> Result<Run, Error> {
+        let path = folder.join("run.json");
+        let text = read(&path)?;
+        let info = run_info(&path, &text)?;
+        let mut warnings = Vec::new();
+        let path = folder.join("replicates.ndjson");
+        let records = if path.exists() {
+            replicates(&path, &read(&path)?, &mut warnings)?
+        } else {
+            warnings.push("there is no replicates.ndjson: nothing was measured".to_owned());
+            Vec::new()
+        };
+        let path = folder.join("plots.json");
+        let plots: Vec<Plot> = if path.exists() {
+            serde_json::from_str(&read(&path)?).map_err(|e| malformed(&path, e.line(), &e))?
+        } else {
+            Vec::new()
+        };
+        for plot in &plots {
+            if !stays_inside(Path::new(&plot.file)) {
+                let message = format!("the plot {:?} is not inside the run's folder", plot.file);
+                return Err(malformed(&path, 1, &message));
+            }
+        }
+        Ok(Run {
+            folder: folder.to_owned(),
+            info,
+            cells: cells(records, &mut warnings),
+            plots,
+            warnings,
+        })
+    }
+
+    /// All replicates.
+    pub fn replicates(&self) -> impl Iterator<Item = &ReplicateRecord> {
+        self.cells.iter().flat_map(|cell| &cell.replicates)
+    }
+
+    /// The levels of a factor among the cells, those that `run.json` lists first and in its order.
+    pub fn levels(&self, factor: &str) -> Vec<String> {
+        let listed: Vec<&str> = match factor {
+            "era" => self.info.eras.iter().map(|e| e.name.as_str()).collect(),
+            "path" => self.info.paths.iter().map(|p| p.name.as_str()).collect(),
+            "server" => self.info.servers.iter().map(|s| s.name.as_str()).collect(),
+            _ => Vec::new(),
+        };
+        let found = self.cells.iter().filter_map(|cell| cell.key.level(factor));
+        let is_found = |level: &&str| found.clone().any(|l| l == *level);
+        let mut levels: Vec<String> = Vec::new();
+        let in_order = listed.iter().copied().filter(is_found).chain(found.clone());
+        for level in in_order {
+            if !levels.iter().any(|known| known == level) {
+                levels.push(level.to_owned());
+            }
+        }
+        levels
+    }
+}
+
+/// Whether a relative path can be joined to a folder without leaving it.
+pub(crate) fn stays_inside(path: &Path) -> bool {
+    path.components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+/// Reads a text; a file cut inside a character is still read up to there.
+fn read(path: &Path) -> Result<String, Error> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(source) => Err(Error::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn malformed(path: &Path, line: usize, message: &impl ToString) -> Error {
+    Error::Malformed {
+        path: path.to_owned(),
+        line,
+        message: message.to_string(),
+    }
+}
+
+fn run_info(path: &Path, text: &str) -> Result<RunInfo, Error> {
+    /// The one member that every form of the file has.
+    #[derive(Deserialize)]
+    struct Form {
+        format: u32,
+    }
+    let form: Form = serde_json::from_str(text).map_err(|e| malformed(path, e.line(), &e))?;
+    if form.format > RunInfo::FORMAT {
+        return Err(Error::Format {
+            path: path.to_owned(),
+            found: form.format,
+            known: RunInfo::FORMAT,
+        });
+    }
+    serde_json::from_str(text).map_err(|e| malformed(path, e.line(), &e))
+}
+
+fn replicates(
+    path: &Path,
+    text: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<ReplicateRecord>, Error> {
+    let mut records = Vec::new();
+    let is_whole = text.ends_with('\n');
+    let count = text.lines().count();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(line) {
+            Ok(record) => records.push(record),
+            Err(_) if index + 1 == count && !is_whole => warnings.push(format!(
+                "line {count} of replicates.ndjson is cut short, as when a run is killed: left out"
+            )),
+            Err(error) => return Err(malformed(path, index + 1, &error)),
+        }
+    }
+    Ok(records)
+}
+
+fn cells(records: Vec<ReplicateRecord>, warnings: &mut Vec<String>) -> Vec<Cell> {
+    let mut cells: BTreeMap<(String, CellKey), BTreeMap<u32, ReplicateRecord>> = BTreeMap::new();
+    for record in records {
+        let id = (record.block.clone(), record.cell.clone());
+        let replicate = record.replicate;
+        if let Some(earlier) = cells.entry(id).or_default().insert(replicate, record) {
+            warnings.push(format!(
+                "replicate {replicate} of {} {} is recorded twice: the later record counts",
+                earlier.block, earlier.cell
+            ));
+        }
+    }
+    cells
+        .into_iter()
+        .map(|((block, key), replicates)| Cell {
+            block,
+            key,
+            replicates: replicates.into_values().collect(),
+        })
+        .collect()
+}

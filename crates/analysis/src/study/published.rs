@@ -1,0 +1,107 @@
+//! The published figures of a paper: `table,environment,variant,metric,value,unit,note`.
+
+use crate::{Error, csv};
+
+const FILE: &str = "figures.csv";
+const COLUMNS: [&str; 7] = [
+    "table",
+    "environment",
+    "variant",
+    "metric",
+    "value",
+    "unit",
+    "note",
+];
+
+/// One published figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublishedFigure {
+    /// The paper's table, as in `T6`.
+    pub table: String,
+    /// The table's environment, as in `Jigsaw WAN`.
+    pub environment: String,
+    /// The row.
+    pub variant: String,
+    /// What was measured, as in `first.elapsed`.
+    pub metric: String,
+    /// The value; `None` where the paper gives no number (`<1`).
+    pub value: Option<f64>,
+    /// Its unit.
+    pub unit: String,
+    /// How it was obtained.
+    pub note: String,
+}
+
+impl PublishedFigure {
+    /// Whether the paper does not print it and it was worked out from what it prints.
+    pub fn is_derived(&self) -> bool {
+        self.note.starts_with("derived")
+    }
+}
+
+/// All published figures of a paper.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Published {
+    figures: Vec<PublishedFigure>,
+}
+
+impl Published {
+    /// Reads `figures.csv`.
+    ///
+    /// # Errors
+    /// When the text is not RFC 4180, or its columns are others than expected.
+    pub fn parse(text: &str) -> Result<Published, Error> {
+        let records = csv::records(text)
+            .map_err(|(line, what)| Error::study(FILE, format!("line {line}: {what}")))?;
+        let mut records = records.into_iter();
+        let header = records.next().unwrap_or_default();
+        if header != COLUMNS {
+            let wanted = COLUMNS.join(",");
+            return Err(Error::study(
+                FILE,
+                format!("the columns are {wanted}, not {}", header.join(",")),
+            ));
+        }
+        let figures = records
+            .enumerate()
+            .map(|(index, record)| {
+                let fields: [String; 7] = record.try_into().map_err(|record: Vec<String>| {
+                    let message = format!("record {}: {} fields of 7", index + 2, record.len());
+                    Error::study(FILE, message)
+                })?;
+                let [table, environment, variant, metric, value, unit, note] = fields;
+                Ok(PublishedFigure {
+                    table,
+                    environment,
+                    variant,
+                    metric,
+                    value: value.parse().ok(),
+                    unit,
+                    note,
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Published { figures })
+    }
+
+    /// The figure of a table's row.
+    pub fn find(
+        &self,
+        table: &str,
+        environment: &str,
+        variant: &str,
+        metric: &str,
+    ) -> Option<&PublishedFigure> {
+        self.figures.iter().find(|figure| {
+            figure.table == table
+                && figure.environment == environment
+                && figure.variant == variant
+                && figure.metric == metric
+        })
+    }
+
+    /// Whether the paper has figures for a table.
+    pub fn has_table(&self, table: &str) -> bool {
+        self.figures.iter().any(|figure| figure.table == table)
+    }
+}

@@ -1,0 +1,148 @@
+//! Which cell is meant: a block and some levels.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::{Cell, Run};
+
+/// The block that a selection means when it names none.
+pub const MAIN_BLOCK: &str = "main";
+
+/// A factor of the study.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Factor {
+    /// Its levels.
+    pub levels: Vec<String>,
+    /// The level of a cell of the main block that names none, and of a selection that names none.
+    pub default: Option<String>,
+}
+
+/// Some levels, and a block. Written as a table of words: `{ policy = "h1.1", visit = "first" }`,
+/// with the block as one more (`block = "nagle"`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
+pub struct Selection {
+    /// The block; [`MAIN_BLOCK`] when absent.
+    pub block: Option<String>,
+    /// The levels by factor.
+    pub levels: BTreeMap<String, String>,
+}
+
+impl From<BTreeMap<String, String>> for Selection {
+    fn from(mut levels: BTreeMap<String, String>) -> Selection {
+        Selection {
+            block: levels.remove("block"),
+            levels,
+        }
+    }
+}
+
+impl From<Selection> for BTreeMap<String, String> {
+    fn from(selection: Selection) -> BTreeMap<String, String> {
+        let mut levels = selection.levels;
+        if let Some(block) = selection.block {
+            levels.insert("block".to_owned(), block);
+        }
+        levels
+    }
+}
+
+/// Why a selection is not a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unresolved {
+    /// The run has no such cell.
+    NotMeasured,
+    /// It has several: the factors that tell them apart.
+    Ambiguous(Vec<String>),
+}
+
+impl Selection {
+    /// This selection with the block and levels of another put over its own.
+    pub fn with(&self, other: &Selection) -> Selection {
+        let mut merged = self.clone();
+        if other.block.is_some() {
+            merged.block.clone_from(&other.block);
+        }
+        for (factor, level) in &other.levels {
+            merged.levels.insert(factor.clone(), level.clone());
+        }
+        merged
+    }
+
+    /// This selection with one level more.
+    pub fn at(mut self, factor: &str, level: &str) -> Selection {
+        self.levels.insert(factor.to_owned(), level.to_owned());
+        self
+    }
+
+    /// The block meant.
+    pub fn block(&self) -> &str {
+        self.block.as_deref().unwrap_or(MAIN_BLOCK)
+    }
+
+    /// The cells that agree with it.
+    ///
+    /// In the main block a factor that the selection leaves out stands at its default, so that an
+    /// unfinished run is never read as another cell than the one meant. A side block varies few
+    /// factors, and what the selection leaves out there may be anything.
+    pub fn matches<'a>(
+        &'a self,
+        run: &'a Run,
+        factors: &'a BTreeMap<String, Factor>,
+    ) -> impl Iterator<Item = &'a Cell> {
+        run.cells
+            .iter()
+            .filter(move |cell| cell.block == self.block() && self.agrees(cell, factors))
+    }
+
+    /// The one cell meant.
+    ///
+    /// # Errors
+    /// When the run has none, or more than one.
+    pub fn resolve<'a>(
+        &self,
+        run: &'a Run,
+        factors: &BTreeMap<String, Factor>,
+    ) -> Result<&'a Cell, Unresolved> {
+        let found: Vec<&'a Cell> = run
+            .cells
+            .iter()
+            .filter(|cell| cell.block == self.block() && self.agrees(cell, factors))
+            .collect();
+        match found.as_slice() {
+            [] => Err(Unresolved::NotMeasured),
+            [cell] => Ok(cell),
+            several => Err(Unresolved::Ambiguous(differing_factors(several))),
+        }
+    }
+
+    fn agrees(&self, cell: &Cell, factors: &BTreeMap<String, Factor>) -> bool {
+        let default = |factor: &str| factors.get(factor)?.default.as_deref();
+        let named = self.levels.iter().all(|(factor, level)| {
+            cell.key.level(factor).or_else(|| default(factor)) == Some(level)
+        });
+        let rest_is_default = || {
+            cell.key.0.iter().all(|(factor, level)| {
+                self.levels.contains_key(factor) || default(factor).is_none_or(|d| d == level)
+            })
+        };
+        named && (self.block() != MAIN_BLOCK || rest_is_default())
+    }
+}
+
+fn differing_factors(cells: &[&Cell]) -> Vec<String> {
+    let mut factors: Vec<String> = cells
+        .iter()
+        .flat_map(|cell| cell.key.0.keys().cloned())
+        .collect();
+    factors.sort();
+    factors.dedup();
+    factors.retain(|factor| {
+        cells
+            .iter()
+            .any(|cell| cell.key.level(factor) != cells[0].key.level(factor))
+    });
+    factors
+}
