@@ -9,14 +9,21 @@
 //! - [`era`]: the TCP of a host, applied and accounted for
 //! - [`socket`], [`tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
+//! - [`priority`]: threads that must not be late
+//! - [`process`]: programs inside a namespace, that end when told and when we do
+//! - [`sched`], [`machine`]: where threads run, and on what machine
 //! - [`signal`]: the user's wish to end
 
 pub mod clock;
 pub mod era;
 pub mod error;
+pub mod machine;
 pub mod namespace;
 pub mod netlink;
 pub mod pcapng;
+pub mod priority;
+pub mod process;
+pub mod sched;
 pub mod signal;
 pub mod socket;
 pub mod tcp_info;
@@ -26,8 +33,10 @@ pub mod wait;
 pub use clock::Clock;
 pub use era::{AppliedSettings, TcpSettings};
 pub use error::{Error, Result};
+pub use machine::Machine;
 pub use namespace::Namespace;
 pub use pcapng::CaptureWriter;
+pub use process::{Exit, HostProcess, Session};
 pub use signal::Interrupt;
 pub use socket::SocketOptions;
 pub use tcp_info::{TcpInfo, tcp_info};

@@ -1,0 +1,47 @@
+//! Threads that must run the moment they can.
+//!
+//! A thread that sleeps until a deadline is late by as long as another one keeps its processor.
+//! Under `SCHED_FIFO` it takes the processor from every ordinary thread at once. It must sleep
+//! most of the time: the kernel reserves a twentieth for the others, and no more.
+
+use crate::error::{Doing, Result, check};
+
+/// Puts the calling thread before every ordinary one (`SCHED_FIFO`, lowest priority). Threads and
+/// processes that it starts are ordinary again.
+///
+/// Needs `CAP_SYS_NICE` in the first user namespace or a resource limit that allows it, so
+/// that it fails without root on most machines; the thread then stays as it was.
+pub fn put_first() -> Result<()> {
+    // SAFETY: sched_param is plain data, for which zero is a value.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = 1;
+    // SAFETY: 0 is the calling thread; the parameters outlive the call.
+    check(unsafe {
+        libc::sched_setscheduler(
+            0,
+            libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK,
+            &raw const parameters,
+        )
+    })
+    .map(drop)
+    .doing("put a thread before all others (SCHED_FIFO)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_is_first_or_it_is_said_why_not() {
+        std::thread::spawn(|| match put_first() {
+            Ok(()) => {
+                // SAFETY: 0 is the calling thread.
+                let policy = unsafe { libc::sched_getscheduler(0) };
+                assert_eq!(policy, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK);
+            }
+            Err(error) => assert_eq!(error.errno(), Some(libc::EPERM)),
+        })
+        .join()
+        .unwrap();
+    }
+}
