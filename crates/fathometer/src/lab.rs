@@ -1,0 +1,187 @@
+//! Two hosts and the path between them: the ground on which everything is measured.
+//!
+//! A host is a network namespace with a loopback device, one TUN device, an IPv4 and an IPv6
+//! address and a route to the other host alone. There is no way out of it: no other address can
+//! be reached. A new namespace knows nothing of earlier connections, so neither does its TCP.
+//!
+//! Everything goes with the [`Lab`]: namespaces have no names and devices no persistence.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_model::{PathCertificate, Validity};
+use fathometer_path::Profile;
+use fathometer_sys::netlink::{Netlink, RouteMetrics};
+use fathometer_sys::tun::DEFAULT_QUEUE;
+use fathometer_sys::{Clock, Error, Namespace, Result, Tun};
+
+use crate::wire::{Wire, WireOptions};
+
+/// The name of each host's device.
+pub const DEVICE: &str = "path0";
+
+/// One end of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Where requests come from.
+    Client,
+    /// Where they are answered.
+    Server,
+}
+
+impl Side {
+    /// Its IPv4 address.
+    pub const fn ipv4(self) -> Ipv4Addr {
+        match self {
+            Side::Client => Ipv4Addr::new(10, 77, 0, 1),
+            Side::Server => Ipv4Addr::new(10, 77, 0, 2),
+        }
+    }
+
+    /// Its IPv6 address.
+    pub const fn ipv6(self) -> Ipv6Addr {
+        match self {
+            Side::Client => Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1),
+            Side::Server => Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2),
+        }
+    }
+
+    /// The other end.
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+
+    /// `client` or `server`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Side::Client => "client",
+            Side::Server => "server",
+        }
+    }
+}
+
+/// A host of a lab.
+#[derive(Debug)]
+pub struct Host {
+    /// Which end of the path it is.
+    pub side: Side,
+    /// Where its threads and programs run.
+    pub namespace: Namespace,
+    device: Arc<Tun>,
+}
+
+impl Host {
+    /// Makes a host without a path. `prepare` runs on a thread inside it before its device is
+    /// made, and returns what its route to the other host shall say to TCP.
+    fn new(
+        side: Side,
+        mtu: u32,
+        prepare: &(dyn Fn(Side) -> Result<RouteMetrics> + Sync),
+    ) -> Result<Host> {
+        let namespace = Namespace::new()?;
+        let device = namespace.run(|| -> Result<Tun> {
+            be_silent()?;
+            let metrics = prepare(side)?;
+            let device = Tun::create(DEVICE, mtu, DEFAULT_QUEUE)?;
+            let mut netlink = Netlink::open()?;
+            let ends: [(IpAddr, IpAddr, u8); 2] = [
+                (side.ipv4().into(), side.other().ipv4().into(), 32),
+                (side.ipv6().into(), side.other().ipv6().into(), 128),
+            ];
+            for (own, other, prefix) in ends {
+                netlink.add_address(device.index(), own, prefix)?;
+                netlink.add_route(device.index(), other, prefix, Some(own), &metrics)?;
+            }
+            Ok(device)
+        })??;
+        Ok(Host {
+            side,
+            namespace,
+            device: Arc::new(device),
+        })
+    }
+}
+
+/// Two hosts with a path between them.
+#[derive(Debug)]
+pub struct Lab {
+    /// Where requests come from.
+    pub client: Host,
+    /// Where they are answered.
+    pub server: Host,
+    /// The origin of the path's instants.
+    pub clock: Clock,
+    wire: Wire,
+}
+
+impl Lab {
+    /// Brings up both hosts and the path.
+    ///
+    /// `prepare` is called once for each host, on a thread inside it: the place for its TCP
+    /// settings. What it returns rides on the host's routes. Needs the right to make namespaces;
+    /// see [`privilege`](fathometer_sys::privilege).
+    pub fn start(
+        profile: &Profile,
+        options: &WireOptions,
+        prepare: impl Fn(Side) -> Result<RouteMetrics> + Sync,
+    ) -> Result<Lab> {
+        let client = Host::new(Side::Client, profile.mtu, &prepare)?;
+        let server = Host::new(Side::Server, profile.mtu, &prepare)?;
+        let wire = Wire::start(profile, &client.device, &server.device, options)?;
+        Ok(Lab {
+            client,
+            server,
+            clock: options.clock,
+            wire,
+        })
+    }
+
+    /// One of the hosts.
+    pub fn host(&self, side: Side) -> &Host {
+        match side {
+            Side::Client => &self.client,
+            Side::Server => &self.server,
+        }
+    }
+
+    /// Waits until nothing has been under way for `quiet`, at most for `limit`; says whether it
+    /// became quiet.
+    pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {
+        self.wire.settle(quiet, limit)
+    }
+
+    /// Ends the path and lets go of the hosts.
+    pub fn stop(self) -> (PathCertificate, Validity) {
+        self.wire.stop()
+    }
+}
+
+/// Keeps a host from sending packets of its own accord: every packet on the path is one that the
+/// experiment caused. An IPv6 device would otherwise give itself a link-local address and ask for
+/// routers from it.
+fn be_silent() -> Result<()> {
+    let folder = Path::new("/proc/sys/net/ipv6/conf");
+    if !folder.exists() {
+        return Err(Error::System {
+            doing: "look for IPv6, which this kernel does not have".to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+        });
+    }
+    for (setting, value) in [
+        ("default/addr_gen_mode", "1"),
+        ("default/accept_ra", "0"),
+        ("default/router_solicitations", "0"),
+    ] {
+        let file = folder.join(setting);
+        std::fs::write(&file, value).map_err(|source| Error::System {
+            doing: format!("write {value} to {}", file.display()),
+            source,
+        })?;
+    }
+    Ok(())
+}

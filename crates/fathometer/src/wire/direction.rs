@@ -1,0 +1,277 @@
+//! The thread of one direction: takes what one host sends, hands it to the other when it is due.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fathometer_model::{Bytes, DirectionCertificate, Instant};
+use fathometer_path::{Arrival, Delivery, Link};
+use fathometer_sys::{Clock, Interest, Tun, Waiter};
+
+use super::lateness::Lateness;
+use super::taps::DirectionTaps;
+
+/// Packets taken in before what is due is looked at again: a burst must not make others late.
+const BURST: usize = 16;
+
+/// Spinning takes at most one part in so many of a wait: a thread that comes before all others
+/// must leave them time.
+const SPIN_SHARE: u32 = 8;
+
+/// A path this long idle has its capture written out.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// Buffers kept for reuse; a deeper path allocates more as it fills.
+const POOL: usize = 1024;
+
+/// What the thread and its owner share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) stop: AtomicBool,
+    /// Nanoseconds of the clock at which a packet last entered or left.
+    pub(super) active: AtomicU64,
+    /// Packets under way, and 1 while more may be waiting at the door.
+    pub(super) in_transit: AtomicU64,
+}
+
+/// What a direction leaves behind.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Without the drops that only the devices know of.
+    pub(super) certificate: DirectionCertificate,
+    /// Why it ended before it was told to.
+    pub(super) failure: Option<String>,
+    /// The first refused delivery.
+    pub(super) refusal: Option<String>,
+    /// The longest that a packet waited for its capture.
+    pub(super) longest_capture: Duration,
+}
+
+impl Outcome {
+    /// A direction that never carried anything.
+    pub(super) fn failed(failure: String) -> Outcome {
+        Outcome {
+            certificate: DirectionCertificate::default(),
+            failure: Some(failure),
+            refusal: None,
+            longest_capture: Duration::ZERO,
+        }
+    }
+}
+
+/// One direction on devices.
+pub(super) struct Lane<'a> {
+    link: Link<Box<[u8]>>,
+    from: &'a Tun,
+    to: &'a Tun,
+    clock: Clock,
+    waiter: Waiter,
+    spin: Duration,
+    taps: Option<DirectionTaps<'a>>,
+    shared: Arc<Shared>,
+    pool: Vec<Box<[u8]>>,
+    scratch: Vec<u8>,
+    certificate: DirectionCertificate,
+    lateness: Lateness,
+    refusal: Option<String>,
+}
+
+/// What a direction is made of.
+pub(super) struct Parts<'a> {
+    pub(super) link: Link<Box<[u8]>>,
+    pub(super) from: &'a Tun,
+    pub(super) to: &'a Tun,
+    pub(super) clock: Clock,
+    pub(super) waiter: Waiter,
+    /// How long before a deadline it polls instead of sleeping.
+    pub(super) spin: Duration,
+    pub(super) taps: Option<DirectionTaps<'a>>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl<'a> Lane<'a> {
+    pub(super) fn new(parts: Parts<'a>) -> Lane<'a> {
+        let mtu = parts.from.mtu() as usize;
+        Lane {
+            link: parts.link,
+            from: parts.from,
+            to: parts.to,
+            clock: parts.clock,
+            waiter: parts.waiter,
+            spin: parts.spin,
+            taps: parts.taps,
+            shared: parts.shared,
+            pool: (0..POOL).map(|_| vec![0; mtu].into()).collect(),
+            scratch: Vec::with_capacity(mtu),
+            certificate: DirectionCertificate::default(),
+            lateness: Lateness::new(),
+            refusal: None,
+        }
+    }
+
+    /// Carries packets until it is told to stop.
+    pub(super) fn run(mut self) -> Outcome {
+        let failure = loop {
+            if self.shared.stop.load(Ordering::Acquire) {
+                break None;
+            }
+            let more = match self.take_in() {
+                Ok(more) => more,
+                Err(error) => break Some(format!("reading {}: {error}", self.from.name())),
+            };
+            self.hand_over();
+            let in_transit = self.link.in_transit() as u64;
+            self.shared
+                .in_transit
+                .store(in_transit + u64::from(more), Ordering::Release);
+            if more {
+                continue;
+            }
+            if let Err(error) = self.rest() {
+                break Some(error.to_string());
+            }
+        };
+        self.certificate.lateness_p50_ns = self.lateness.quantile(0.5);
+        self.certificate.lateness_p99_ns = self.lateness.quantile(0.99);
+        self.certificate.lateness_max_ns = self.lateness.maximum();
+        Outcome {
+            certificate: self.certificate,
+            failure,
+            refusal: self.refusal,
+            longest_capture: self.taps.map_or(Duration::ZERO, |taps| taps.longest()),
+        }
+    }
+
+    /// Waits for a packet, for the next delivery, or to be told to stop.
+    fn rest(&mut self) -> fathometer_sys::Result<()> {
+        let source = [(self.from.as_fd(), Interest::Read)];
+        let now = self.clock.now();
+        let Some(due) = self.link.next_due() else {
+            if let Some(taps) = self.taps.as_mut().filter(|taps| taps.has_news()) {
+                if self.waiter.wait(&source, Some(now + IDLE))?.timed_out() {
+                    taps.save();
+                }
+                return Ok(());
+            }
+            return self.waiter.wait(&source, None).map(drop);
+        };
+        if self.spin.is_zero() || due.since(now) < SPIN_SHARE * self.spin {
+            return self.waiter.wait(&source, Some(due)).map(drop);
+        }
+        let early = Instant::from_nanos(due.as_nanos() - self.spin.as_nanos() as u64);
+        let mut ready = self.waiter.wait(&source, Some(early))?;
+        while ready.timed_out() && ready.now < due {
+            ready = self.waiter.wait(&source, Some(Instant::ZERO))?;
+        }
+        Ok(())
+    }
+
+    /// Reads up to a burst of packets; says whether there may be more.
+    fn take_in(&mut self) -> std::io::Result<bool> {
+        for _ in 0..BURST {
+            let mut buffer = match self.pool.pop() {
+                Some(buffer) => buffer,
+                None => vec![0; self.from.mtu() as usize].into(),
+            };
+            let Some(length) = self.from.read(&mut buffer)? else {
+                self.pool.push(buffer);
+                return Ok(false);
+            };
+            let now = self.clock.now();
+            self.shared.active.store(now.as_nanos(), Ordering::Release);
+            self.arrive(now, length, buffer);
+        }
+        Ok(true)
+    }
+
+    fn arrive(&mut self, now: Instant, length: usize, buffer: Box<[u8]>) {
+        self.certificate.packets_in += 1;
+        self.certificate.bytes_in += Bytes(length as u64);
+        // The link takes the buffer, and only then is known what the capture has to say about it.
+        if self.taps.is_some() {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(&buffer[..length]);
+        }
+        let (index, depth, dropped) = match self.link.arrive(now, length as u32, buffer) {
+            Arrival::Accepted { index, depth } => (index, depth, None),
+            Arrival::Dropped(dropped) => {
+                count(&mut self.certificate.drops, dropped.reason.name());
+                self.pool.push(dropped.payload);
+                (dropped.index, dropped.depth, Some(dropped.reason))
+            }
+        };
+        if let Some(taps) = &mut self.taps {
+            taps.sent(now, index, depth, dropped, &self.scratch);
+        }
+    }
+
+    /// Delivers everything that is due.
+    fn hand_over(&mut self) {
+        let mut now = self.clock.now();
+        while let Some(delivery) = self.link.deliver(now) {
+            now = self.deliver(now, delivery);
+        }
+        while let Some(dropped) = self.link.poll_drop() {
+            count(&mut self.certificate.drops, dropped.reason.name());
+            if let Some(taps) = &mut self.taps {
+                let packet = &dropped.payload[..dropped.length as usize];
+                taps.dropped(
+                    dropped.at,
+                    dropped.index,
+                    dropped.depth,
+                    dropped.reason,
+                    packet,
+                );
+            }
+            self.recycle(dropped.payload);
+        }
+    }
+
+    /// Writes one packet to the receiving host, whose kernel deals with it on this thread. The
+    /// stamp is taken before, so that the answer never seems to precede it.
+    fn deliver(&mut self, now: Instant, delivery: Delivery<Box<[u8]>>) -> Instant {
+        let packet = &delivery.payload[..delivery.length as usize];
+        let late = now.since(delivery.scheduled);
+        let mut time = now;
+        for copy in 0..delivery.copies {
+            if let Some(taps) = &mut self.taps {
+                taps.received(time, delivery.index, late, copy > 0, packet);
+            }
+            match self.to.write(packet) {
+                Ok(()) => {
+                    self.certificate.packets_out += 1;
+                    self.certificate.bytes_out += Bytes(u64::from(delivery.length));
+                }
+                Err(error) => {
+                    self.certificate.unasked_drops += 1;
+                    let device = self.to.name();
+                    self.refusal
+                        .get_or_insert_with(|| format!("{device} refused a packet: {error}"));
+                }
+            }
+            self.lateness
+                .record(time.since(delivery.scheduled).as_nanos() as u64);
+            time = self.clock.now();
+        }
+        self.shared.active.store(time.as_nanos(), Ordering::Release);
+        self.recycle(delivery.payload);
+        time
+    }
+
+    fn recycle(&mut self, buffer: Box<[u8]>) {
+        if self.pool.len() < 4 * POOL {
+            self.pool.push(buffer);
+        }
+    }
+}
+
+fn count(drops: &mut BTreeMap<String, u64>, reason: &str) {
+    match drops.get_mut(reason) {
+        Some(count) => *count += 1,
+        None => {
+            drops.insert(reason.to_owned(), 1);
+        }
+    }
+}

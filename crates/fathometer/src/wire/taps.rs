@@ -1,0 +1,227 @@
+//! The capture of a path: where packets are seen, and what is noted with each.
+//!
+//! | interface | sees | comment |
+//! |---|---|---|
+//! | `client.tx` | what the client sends, as it enters the path | number, queue found, drop reason |
+//! | `server.rx` | what the server gets, just before its kernel does | number, lateness |
+//! | `server.tx` | what the server sends | as `client.tx` |
+//! | `client.rx` | what the client gets | as `server.rx` |
+//! | `up.drop`, `down.drop` | what CoDel dropped, and when | number, reason, queue left |
+//!
+//! Comments read `packet 17, queue 3 packets 4500 B`, with `, dropped loss` when it ended there,
+//! and `packet 17, late 8312 ns`, with `, copy` for the second of a duplicated packet. The number
+//! counts the packets that entered this direction from 0, so it joins the taps of a direction, and
+//! is the number of the profile's drop list.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use fathometer_model::{Instant, Seed};
+use fathometer_path::{Depth, Direction, DropReason, Profile, Queue};
+use fathometer_sys::pcapng::{self, CaptureWriter, Packet, Section, Tap};
+use fathometer_sys::{Clock, Result};
+
+/// Both directions write into one file.
+#[derive(Debug)]
+pub(super) struct Taps {
+    writer: Mutex<CaptureWriter>,
+    clock: Clock,
+}
+
+/// One direction's share of the capture.
+#[derive(Debug)]
+pub(super) struct DirectionTaps<'a> {
+    taps: &'a Taps,
+    /// Places of this direction's interfaces in the file.
+    sent: u32,
+    received: u32,
+    dropped: u32,
+    comment: String,
+    news: bool,
+    /// The longest that the path was held up by its capture.
+    longest: Duration,
+}
+
+impl Taps {
+    /// Creates the file. `comment` says what the capture belongs to.
+    pub(super) fn create(
+        file: &Path,
+        profile: &Profile,
+        seed: Seed,
+        clock: Clock,
+        comment: &str,
+    ) -> Result<Taps> {
+        let mut what = format!("path {profile}; seed {seed}");
+        if !comment.is_empty() {
+            what = format!("{comment}; {what}");
+        }
+        let section = Section {
+            os: format!("Linux {}", release()),
+            application: concat!("fathometer ", env!("CARGO_PKG_VERSION")).to_owned(),
+            comment: what,
+            ..Section::default()
+        };
+        let tap = |name: &str, description: &str, direction: Direction| Tap {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            snap_length: 0,
+            bits_per_second: profile
+                .direction(direction)
+                .rate
+                .map(fathometer_model::Bandwidth::as_bits_per_second),
+        };
+        let mut taps = vec![
+            tap("client.tx", "what the client sends", Direction::Up),
+            tap("server.rx", "what the server gets", Direction::Up),
+            tap("server.tx", "what the server sends", Direction::Down),
+            tap("client.rx", "what the client gets", Direction::Down),
+        ];
+        if [&profile.up, &profile.down]
+            .iter()
+            .any(|direction| matches!(direction.queue, Queue::Codel(_)))
+        {
+            taps.push(tap("up.drop", "what CoDel dropped", Direction::Up));
+            taps.push(tap("down.drop", "what CoDel dropped", Direction::Down));
+        }
+        Ok(Taps {
+            writer: Mutex::new(CaptureWriter::create(file, &section, &taps)?),
+            clock,
+        })
+    }
+
+    pub(super) fn direction(&self, direction: Direction) -> DirectionTaps<'_> {
+        let place = match direction {
+            Direction::Up => 0,
+            Direction::Down => 1,
+        };
+        DirectionTaps {
+            taps: self,
+            sent: 2 * place,
+            received: 2 * place + 1,
+            dropped: 4 + place,
+            comment: String::with_capacity(80),
+            news: false,
+            longest: Duration::ZERO,
+        }
+    }
+
+    /// Waits until the file is whole, and tells whether anything was lost.
+    pub(super) fn finish(self) -> Result<()> {
+        let writer = self.writer.into_inner();
+        writer.unwrap_or_else(|lock| lock.into_inner()).finish()
+    }
+}
+
+impl DirectionTaps<'_> {
+    /// A packet enters the path, or is dropped as it does.
+    pub(super) fn sent(
+        &mut self,
+        at: Instant,
+        index: u64,
+        depth: Depth,
+        dropped: Option<DropReason>,
+        packet: &[u8],
+    ) {
+        self.begin(index);
+        self.note(format_args!(
+            ", queue {} packets {} B",
+            depth.packets, depth.bytes.0
+        ));
+        if let Some(reason) = dropped {
+            self.note(format_args!(", dropped {reason}"));
+        }
+        self.write(self.sent, at, packet);
+    }
+
+    /// A packet is about to be handed to the receiving host.
+    pub(super) fn received(
+        &mut self,
+        at: Instant,
+        index: u64,
+        late: Duration,
+        copy: bool,
+        packet: &[u8],
+    ) {
+        self.begin(index);
+        self.note(format_args!(", late {} ns", late.as_nanos()));
+        if copy {
+            self.note(format_args!(", copy"));
+        }
+        self.write(self.received, at, packet);
+    }
+
+    /// The queue dropped a packet that it had accepted.
+    pub(super) fn dropped(
+        &mut self,
+        at: Instant,
+        index: u64,
+        depth: Depth,
+        reason: DropReason,
+        packet: &[u8],
+    ) {
+        self.begin(index);
+        self.note(format_args!(
+            ", queue {} packets {} B, dropped {reason}",
+            depth.packets, depth.bytes.0
+        ));
+        self.write(self.dropped, at, packet);
+    }
+
+    /// Whether packets have been noted since the last [`DirectionTaps::save`].
+    pub(super) fn has_news(&self) -> bool {
+        self.news
+    }
+
+    /// Sends what is in memory on its way to the disk.
+    pub(super) fn save(&mut self) {
+        self.lock().flush();
+        self.news = false;
+    }
+
+    /// The longest that one packet had to wait for its capture.
+    pub(super) fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    fn begin(&mut self, index: u64) {
+        self.comment.clear();
+        self.note(format_args!("packet {index}"));
+    }
+
+    fn note(&mut self, text: std::fmt::Arguments<'_>) {
+        self.comment
+            .write_fmt(text)
+            .expect("a string takes any text");
+    }
+
+    fn write(&mut self, tap: u32, at: Instant, data: &[u8]) {
+        self.news = true;
+        let clock = self.taps.clock;
+        let before = clock.now();
+        self.lock().packet(&Packet {
+            tap,
+            time: clock.realtime_of(at),
+            data,
+            direction: Some(if tap == self.received {
+                pcapng::Direction::Inbound
+            } else {
+                pcapng::Direction::Outbound
+            }),
+            comment: &self.comment,
+            drops: 0,
+        });
+        self.longest = self.longest.max(clock.now().since(before));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CaptureWriter> {
+        let writer = &self.taps.writer;
+        writer.lock().unwrap_or_else(|lock| lock.into_inner())
+    }
+}
+
+fn release() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
+}
