@@ -56,7 +56,6 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     let binaries = build(&fuzz)?;
     let mut broken = Vec::new();
     for target in chosen {
-        eprintln!("fuzz: {target} for {} s", arguments.seconds);
         if !fuzz_one(&fuzz, &binaries, target, arguments)? {
             broken.push(target.as_str());
         }
@@ -163,10 +162,27 @@ fn fuzz_one(
     if seeds.is_dir() {
         command.arg(&seeds);
     }
-    let status = command
-        .status()
+    let output = command
+        .output()
         .map_err(|error| format!("failed to run {target}: {error}"))?;
-    Ok(status.success())
+    let report = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        println!(
+            "fuzz: {target}: {} inputs, nothing found",
+            statistic(&report, "stat::number_of_executed_units:").unwrap_or("no count of")
+        );
+    } else {
+        eprintln!("{report}");
+    }
+    Ok(output.status.success())
+}
+
+/// A figure of libFuzzer's closing statistics.
+fn statistic<'a>(report: &'a str, name: &str) -> Option<&'a str> {
+    report
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Data and the papers of the house: every path profile states its source, and the files that a
-//! user looks for at the root are there.
+//! Data and the papers of the house: every path profile, era and server states the source of its
+//! figures, and the files that a user looks for at the root are there.
 
 use super::{Finding, Source};
 
@@ -31,13 +31,18 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
         }
     }
     for source in tree {
-        let is_profile = source.path.starts_with("paths/") && source.is("toml");
-        if is_profile && let Some(what) = profile_fault(&source.text) {
+        let has_figures = ["paths/", "eras/", "servers/"]
+            .iter()
+            .any(|folder| source.path.starts_with(folder));
+        if has_figures
+            && source.is("toml")
+            && let Some(what) = source_fault(&source.text)
+        {
             findings.push(Finding {
                 path: source.path.clone(),
                 line: 1,
                 what,
-                why: "figures of a network that nobody can trace prove nothing",
+                why: "figures that nobody can trace prove nothing",
                 remedy: "add `source = \"...\"`: the document, measurement or reasoning",
             });
         }
@@ -45,7 +50,7 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
     findings
 }
 
-fn profile_fault(text: &str) -> Option<String> {
+fn source_fault(text: &str) -> Option<String> {
     let table: toml::Table = match text.parse() {
         Ok(table) => table,
         Err(error) => return Some(format!("is not TOML: {}", error.message())),

@@ -1,0 +1,56 @@
+//! Path profiles: no text makes the reader panic, and a profile that is accepted makes a link that
+//! conserves packets and delivers in order of time.
+
+#![no_main]
+
+use fathometer_model::{Instant, Seed};
+use fathometer_path::{Arrival, Direction, Link, Profile};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    let Ok(profile) = Profile::from_toml(text, "fuzz.toml") else {
+        return;
+    };
+    for direction in [Direction::Up, Direction::Down] {
+        carry(&profile, direction);
+    }
+});
+
+/// Sends packets through one direction until each has come out or was dropped.
+fn carry(profile: &Profile, direction: Direction) {
+    const PACKETS: usize = 64;
+    let mut link = Link::new(profile, direction, Seed(1));
+    // How often each packet came out, and how often it was dropped.
+    let mut delivered = [0u32; PACKETS];
+    let mut dropped = [0u32; PACKETS];
+    let mut now = Instant::ZERO;
+    for packet in 0..PACKETS {
+        now = Instant::from_nanos(packet as u64 * 1_000_000);
+        if let Arrival::Dropped(lost) = link.arrive(now, 40 + 20 * packet as u32, packet) {
+            dropped[lost.payload] += 1;
+        }
+    }
+    // A packet may leave the link, be due and be due a second time as a duplicate; twice that.
+    for _ in 0..6 * PACKETS {
+        let Some(due) = link.next_due() else { break };
+        // What was due while packets still arrived is late, as on a busy host.
+        now = now.max(due);
+        while let Some(packet) = link.deliver(now) {
+            assert!(packet.scheduled <= now, "delivered before its time");
+            delivered[packet.payload] += 1;
+        }
+        while let Some(lost) = link.poll_drop() {
+            dropped[lost.payload] += 1;
+        }
+    }
+    assert_eq!(link.in_transit(), 0, "packets stayed on the way");
+    for packet in 0..PACKETS {
+        match (delivered[packet], dropped[packet]) {
+            (1..=2, 0) | (0, 1) => {}
+            fate => panic!("packet {packet} (delivered, dropped): {fate:?}"),
+        }
+    }
+}
