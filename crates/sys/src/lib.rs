@@ -5,13 +5,15 @@
 //! one means is settled above.
 //!
 //! - [`clock`], [`wait`]: time, and waiting for it
+//! - [`privilege`]: the right to make namespaces, and what this machine allows
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
 //! - [`era`]: the TCP of a host, applied and accounted for
 //! - [`socket`], [`tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
 //! - [`process`]: programs inside a namespace, that end when told and when we do
-//! - [`sched`], [`machine`]: where threads run, and on what machine
+//! - [`sched`]: where threads run
+//! - [`machine`]: what a reader must know of the machine
 //! - [`signal`]: the user's wish to end
 
 pub mod clock;
@@ -22,6 +24,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod pcapng;
 pub mod priority;
+pub mod privilege;
 pub mod process;
 pub mod sched;
 pub mod signal;
@@ -36,6 +39,7 @@ pub use error::{Error, Result};
 pub use machine::Machine;
 pub use namespace::Namespace;
 pub use pcapng::CaptureWriter;
+pub use privilege::Privilege;
 pub use process::{Exit, HostProcess, Session};
 pub use signal::Interrupt;
 pub use socket::SocketOptions;

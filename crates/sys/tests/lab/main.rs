@@ -2,6 +2,8 @@
 //! either they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
 mod pair;
+mod privileges;
+mod processes;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

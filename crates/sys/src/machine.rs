@@ -1,0 +1,257 @@
+//! What a measurement's reader must know of the machine it was made on.
+//!
+//! Nothing here is a secret: no host name, no address, no user.
+
+use std::fs;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+/// The facts of a machine. A fact that could not be read is empty, zero or absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The kernel's release, as in `6.18.44`.
+    pub kernel: String,
+    /// The architecture, as in `x86_64`.
+    pub architecture: String,
+    /// The distribution, as in `Debian GNU/Linux 12 (bookworm)`.
+    pub distribution: String,
+    /// The processor's model name.
+    pub processor: String,
+    /// Processors that this program may use.
+    pub processors: usize,
+    /// Main memory.
+    pub memory: Bytes,
+    /// Where the kernel's time comes from, as in `tsc`. Anything but `tsc` (or `arch_sys_counter`)
+    /// makes every reading of the clock slow.
+    pub clock_source: String,
+    /// The hypervisor or its vendor, when the machine says that it is a guest.
+    pub hypervisor: Option<String>,
+    /// Share of processor time that the hypervisor gave to others since boot, 0 to 1.
+    pub steal: f64,
+    /// Versions of control groups in use, as in `v1 cpu,memory; v2`.
+    pub control_groups: String,
+    /// The congestion controls that a namespace may choose from.
+    pub congestion_controls: Vec<String>,
+    /// How many files, and so sockets, this program may hold: now, and when it asks for more.
+    pub open_files: (u64, u64),
+}
+
+/// Processor time of the whole machine since boot, all processors together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Programs, with lowered priority or not, guests included.
+    pub user: Duration,
+    /// The kernel, interrupts included.
+    pub system: Duration,
+    /// Nothing to do, or waiting for a disk.
+    pub idle: Duration,
+    /// Taken by the hypervisor for others.
+    pub steal: Duration,
+}
+
+impl Machine {
+    /// Reads the facts.
+    pub fn read() -> Machine {
+        let uname = rustix::system::uname();
+        let (soft, hard) = open_files();
+        let processors = std::thread::available_parallelism();
+        Machine {
+            kernel: uname.release().to_string_lossy().into_owned(),
+            architecture: uname.machine().to_string_lossy().into_owned(),
+            distribution: distribution(&text("/etc/os-release")),
+            processor: processor(&text("/proc/cpuinfo")),
+            processors: processors.map_or(0, |n| n.get()),
+            memory: memory(&text("/proc/meminfo")),
+            clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .trim()
+                .to_owned(),
+            hypervisor: hypervisor(),
+            steal: CpuTimes::read().map_or(0.0, CpuTimes::steal_share),
+            control_groups: control_groups(&text("/proc/self/mountinfo")),
+            congestion_controls: text("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect(),
+            open_files: (soft, hard),
+        }
+    }
+}
+
+impl CpuTimes {
+    /// Reads the first line of `/proc/stat`; `None` when it is not as expected.
+    pub fn read() -> Option<CpuTimes> {
+        parse_cpu_times(&text("/proc/stat"))
+    }
+
+    /// What was used since an earlier reading.
+    pub fn since(self, earlier: CpuTimes) -> CpuTimes {
+        CpuTimes {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            idle: self.idle.saturating_sub(earlier.idle),
+            steal: self.steal.saturating_sub(earlier.steal),
+        }
+    }
+
+    /// The hypervisor's share, 0 to 1.
+    pub fn steal_share(self) -> f64 {
+        let total = self.user + self.system + self.idle + self.steal;
+        if total.is_zero() {
+            return 0.0;
+        }
+        self.steal.as_secs_f64() / total.as_secs_f64()
+    }
+}
+
+/// How many files this program may hold: now, and at most.
+pub fn open_files() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    (number(limit.current), number(limit.maximum))
+}
+
+/// Asks for as many open files as this program may have, and returns how many that is.
+pub fn raise_open_files() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused, the old limit stays, which is what is returned.
+    let _ = rustix::process::setrlimit(Resource::Nofile, limit);
+    open_files().0
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn distribution(os_release: &str) -> String {
+    os_release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map(|name| name.trim_matches('"').to_owned())
+        .unwrap_or_default()
+}
+
+fn processor(cpuinfo: &str) -> String {
+    // x86 says "model name"; many ARM kernels say no more than the implementer.
+    ["model name", "Model", "CPU implementer"]
+        .into_iter()
+        .find_map(|key| field(cpuinfo, key))
+        .unwrap_or_default()
+}
+
+fn field(text: &str, key: &str) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == key)
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+fn memory(meminfo: &str) -> Bytes {
+    let kibibytes = field(meminfo, "MemTotal")
+        .and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    Bytes(kibibytes.unwrap_or(0) * 1024)
+}
+
+fn hypervisor() -> Option<String> {
+    let named = [
+        text("/sys/hypervisor/type"),
+        text("/sys/class/dmi/id/sys_vendor"),
+    ];
+    let guest = text("/proc/cpuinfo").lines().any(|line| {
+        line.starts_with("flags") && line.split_whitespace().any(|f| f == "hypervisor")
+    });
+    if !guest && named[0].is_empty() {
+        return None;
+    }
+    let name = named.iter().map(|name| name.trim()).find(|n| !n.is_empty());
+    Some(name.unwrap_or("unnamed").to_owned())
+}
+
+fn control_groups(mountinfo: &str) -> String {
+    let mut versions = Vec::new();
+    let mut controllers = Vec::new();
+    for line in mountinfo.lines() {
+        let Some((_, rest)) = line.split_once(" - ") else {
+            continue;
+        };
+        let mut fields = rest.split_whitespace();
+        match fields.next() {
+            Some("cgroup2") => versions.push("v2".to_owned()),
+            Some("cgroup") => controllers.extend(
+                fields
+                    .nth(1)
+                    .unwrap_or_default()
+                    .split(',')
+                    .filter(|option| !matches!(*option, "rw" | "ro" | "xattr"))
+                    .map(str::to_owned),
+            ),
+            _ => {}
+        }
+    }
+    controllers.sort();
+    controllers.dedup();
+    if !controllers.is_empty() {
+        versions.insert(0, format!("v1 {}", controllers.join(",")));
+    }
+    versions.dedup();
+    versions.join("; ")
+}
+
+fn parse_cpu_times(stat: &str) -> Option<CpuTimes> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line
+        .split_whitespace()
+        .map(|n| n.parse().ok())
+        .collect::<Option<_>>()?;
+    // user nice system idle iowait irq softirq steal, in hundredths of a second; guest time is
+    // in user already.
+    let time = |places: &[usize]| {
+        let sum = places.iter().filter_map(|&n| ticks.get(n)).sum::<u64>();
+        Duration::from_millis(sum * 10)
+    };
+    Some(CpuTimes {
+        user: time(&[0, 1]),
+        system: time(&[2, 5, 6]),
+        idle: time(&[3, 4]),
+        steal: time(&[7]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_as_the_kernel_writes_it() {
+        let times = parse_cpu_times("cpu  100 10 50 800 20 5 15 250 7 0\ncpu0 1 2 3\n").unwrap();
+        assert_eq!(times.user, Duration::from_millis(1100));
+        assert_eq!(times.system, Duration::from_millis(700));
+        assert_eq!(times.idle, Duration::from_millis(8200));
+        assert_eq!(times.steal_share(), 0.2);
+        assert_eq!(times.since(times), CpuTimes::default());
+        assert!(parse_cpu_times("intr 5").is_none());
+    }
+
+    #[test]
+    fn control_groups_of_a_hybrid_machine_are_both_named() {
+        let mounts = "30 25 0:26 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n\
+                      31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      32 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(control_groups(mounts), "v1 cpu,cpuacct; v2");
+        assert_eq!(control_groups(""), "");
+    }
+
+    #[test]
+    fn this_machine_has_a_kernel_processors_and_memory() {
+        let machine = Machine::read();
+        assert!(machine.kernel.starts_with(|c: char| c.is_ascii_digit()));
+        assert!(machine.processors >= 1);
+        assert!(machine.memory.0 > 1 << 20);
+        assert!(machine.congestion_controls.contains(&"reno".to_owned()));
+        assert!(machine.open_files.0 <= machine.open_files.1);
+        assert!((0.0..=1.0).contains(&machine.steal));
+    }
+}

@@ -1,0 +1,389 @@
+//! Programs inside a namespace, and the certainty that they end.
+//!
+//! A program under test may fork, daemonise and ignore signals. It therefore runs in a PID
+//! namespace of its own under a tiny init of ours: when init ends, the kernel kills everything
+//! else in there. Init ends when the program ends, when [`HostProcess`] is dropped, and when this
+//! program dies in whatever way.
+//!
+//! How it is put together:
+//!
+//! 1. A thread, one a program, enters the network namespace and unshares the PID namespace, so
+//!    that its next child is number 1 in a new one. (A thread may do that for its children; it
+//!    does not move itself.)
+//! 2. The standard library forks that child. In `pre_exec` the child asks to be killed when its
+//!    parent goes, takes a private `/proc`, and forks again: the grandchild returns to the
+//!    standard library, which executes the program; the child stays behind as init. An error to
+//!    execute is thus reported in the usual way.
+//! 3. The "parent" of a parent-death signal is the thread that forked, so that thread stays, and
+//!    waits. The gap between the fork and the request is closed by a look at a descriptor of the
+//!    parent.
+//!
+//! Init allocates nothing, as it is the fork of a program with threads. The program must stay in
+//! the foreground: when the process that was started ends, so does all it started.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::error::{Doing, Error, Result};
+use crate::namespace::Namespace;
+
+/// A running program with all its descendants. Dropping it kills them.
+#[derive(Debug)]
+pub struct HostProcess {
+    /// The program's standard input, when the command asked for a pipe.
+    pub stdin: Option<ChildStdin>,
+    /// The program's standard output, when the command asked for a pipe.
+    pub stdout: Option<ChildStdout>,
+    /// The program's standard error, when the command asked for a pipe.
+    pub stderr: Option<ChildStderr>,
+    pid: u32,
+    handle: OwnedFd,
+    end: Arc<(Mutex<Option<Exit>>, Condvar)>,
+}
+
+/// How a program ended, and what it and all its descendants used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// The status of the program that was started.
+    pub status: ExitStatus,
+    /// Processor time spent in programs.
+    pub user: Duration,
+    /// Processor time spent in the kernel on their behalf.
+    pub system: Duration,
+    /// The largest resident memory of any one process.
+    pub peak_resident: Bytes,
+}
+
+/// Whether a program shares the user's terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Session {
+    /// A session of its own: Ctrl-C at the terminal does not reach it.
+    Own,
+    /// The session of this program, for programs the user talks to.
+    Shared,
+}
+
+impl Namespace {
+    /// Starts a program inside this namespace, in a PID namespace and with a `/proc` of its own.
+    ///
+    /// The program must not daemonise. Environment, directory and standard streams are the
+    /// command's.
+    pub fn command(&self, command: Command, session: Session) -> Result<HostProcess> {
+        let namespace = self.clone();
+        let end = Arc::new((Mutex::new(None), Condvar::new()));
+        let end_of_thread = Arc::clone(&end);
+        let (give, take) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("process".to_owned())
+            .spawn(
+                move || match start(&namespace, command, session, &end_of_thread) {
+                    Ok((process, status)) => {
+                        let pid = process.pid;
+                        // The caller waits below and cannot be gone.
+                        let _ = give.send(Ok(process));
+                        let exit = await_end(pid, &status);
+                        let (slot, changed) = &*end_of_thread;
+                        *slot.lock().unwrap_or_else(|lock| lock.into_inner()) = Some(exit);
+                        changed.notify_all();
+                    }
+                    Err(error) => {
+                        let _ = give.send(Err(error));
+                    }
+                },
+            )
+            .doing("start a thread")?;
+        take.recv().unwrap_or_else(|_| {
+            Err(Error::System {
+                doing: "start a program".to_owned(),
+                source: io::Error::other("its thread panicked"),
+            })
+        })
+    }
+}
+
+impl HostProcess {
+    /// The number of the program's init in this program's PID namespace.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Sends a signal (`libc::SIGTERM`, …) to the program that was started. SIGKILL goes to init
+    /// and ends everything. Nothing happens when it has ended already.
+    pub fn signal(&self, signal: libc::c_int) -> Result<()> {
+        let signal = Signal::from_named_raw(signal).ok_or_else(|| Error::BadName {
+            name: signal.to_string(),
+            what: "signal",
+        })?;
+        match pidfd_send_signal(&self.handle, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error).doing("send a signal"),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&self) -> Option<Exit> {
+        *self.end.0.lock().unwrap_or_else(|lock| lock.into_inner())
+    }
+
+    /// Waits for the program and all its descendants to end.
+    pub fn wait(&self) -> Exit {
+        loop {
+            if let Some(exit) = self.wait_for(Duration::from_secs(3600)) {
+                return exit;
+            }
+        }
+    }
+
+    /// Waits at most this long for the program to end.
+    pub fn wait_for(&self, time: Duration) -> Option<Exit> {
+        let (slot, changed) = &*self.end;
+        let slot = slot.lock().unwrap_or_else(|lock| lock.into_inner());
+        let waited = changed.wait_timeout_while(slot, time, |exit| exit.is_none());
+        *waited.unwrap_or_else(|lock| lock.into_inner()).0
+    }
+
+    /// Asks the program to end with a signal, and kills it with all descendants when it has not
+    /// ended within `grace`.
+    pub fn stop(&self, signal: libc::c_int, grace: Duration) -> Result<Exit> {
+        self.signal(signal)?;
+        if let Some(exit) = self.wait_for(grace) {
+            return Ok(exit);
+        }
+        self.signal(libc::SIGKILL)?;
+        Ok(self.wait())
+    }
+
+    /// Processor time used so far, in programs and in the kernel, by all processes that are
+    /// alive (to the nanosecond) and by those that have ended (to a hundredth of a second each).
+    pub fn cpu_time(&self) -> Duration {
+        cpu_time_of_tree(self.pid)
+    }
+}
+
+impl Drop for HostProcess {
+    fn drop(&mut self) {
+        // A process that has ended needs no killing, and nothing else can go wrong.
+        let _ = self.signal(libc::SIGKILL);
+        self.wait();
+    }
+}
+
+type End = Arc<(Mutex<Option<Exit>>, Condvar)>;
+
+/// Runs on the thread that stays. Returns the process and the pipe that its status comes by.
+fn start(
+    namespace: &Namespace,
+    mut command: Command,
+    session: Session,
+    end: &End,
+) -> Result<(HostProcess, OwnedFd)> {
+    namespace.enter()?;
+    // SAFETY: CLONE_NEWPID touches neither memory nor descriptors; it is about children alone.
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.doing("make a PID namespace")?;
+    let parent = pidfd_open(getpid(), PidfdFlags::empty()).doing("open a process descriptor")?;
+    let (status, report) = pipe_with(PipeFlags::CLOEXEC).doing("make a pipe")?;
+    let fds = (parent.as_raw_fd(), report.as_raw_fd());
+    // SAFETY: the closure makes system calls alone, as a fork of a program with threads must.
+    unsafe {
+        command.pre_exec(move || become_init_and_fork(fds.0, fds.1, session));
+    }
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().doing(format!("start {program}"))?;
+    let pid = child.id();
+    let handle = Pid::from_raw(pid as i32)
+        .ok_or(rustix::io::Errno::SRCH)
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
+        .doing("open a process descriptor")?;
+    let process = HostProcess {
+        stdin: child.stdin.take(),
+        stdout: child.stdout.take(),
+        stderr: child.stderr.take(),
+        pid,
+        handle,
+        end: Arc::clone(end),
+    };
+    Ok((process, status))
+}
+
+fn await_end(pid: u32, status: &OwnedFd) -> Exit {
+    let mut of_init: libc::c_int = 0;
+    // SAFETY: rusage is plain data for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both pointers are of live variables.
+        let waited = unsafe { libc::wait4(pid as i32, &raw mut of_init, 0, &raw mut usage) };
+        if waited >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            break;
+        }
+    }
+    // What init learned about the program. When init was killed, it learned nothing, and its own
+    // end is the program's.
+    let mut bytes = [0; 4];
+    let raw = match rustix::io::read(status.as_fd(), &mut bytes) {
+        Ok(4) => i32::from_ne_bytes(bytes),
+        _ => of_init,
+    };
+    Exit {
+        status: ExitStatus::from_raw(raw),
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        peak_resident: Bytes(usage.ru_maxrss.max(0) as u64 * 1024),
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.max(0) as u32 * 1000)
+}
+
+/// Runs in the child, number 1 of its namespace. Returns in the grandchild alone.
+fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::Result<()> {
+    // SAFETY: all calls below are system calls on plain values, or on variables that outlive
+    // them; the descriptors are open, inherited from the parent.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut alive = libc::pollfd {
+            fd: parent,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // Readable: the parent ended before the request above was made.
+        if libc::poll(&raw mut alive, 1, 0) > 0 {
+            libc::_exit(1);
+        }
+        if session == Session::Own {
+            libc::setsid();
+        }
+        private_proc();
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        match libc::fork() {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+                Ok(())
+            }
+            program => {
+                close_all_but(report);
+                init(program, report, &all)
+            }
+        }
+    }
+}
+
+/// Shows the processes of the new namespace in `/proc`. Where that is forbidden (a container with
+/// a masked `/proc`) the old one stays, and programs see foreign numbers there.
+unsafe fn private_proc() {
+    // SAFETY: constant strings, no data.
+    unsafe {
+        if libc::unshare(libc::CLONE_NEWNS) == 0 {
+            let none = std::ptr::null();
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            libc::mount(none, c"/".as_ptr(), none, private, none.cast());
+            let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+            let proc = c"proc".as_ptr();
+            libc::mount(proc, c"/proc".as_ptr(), proc, flags, none.cast());
+        }
+    }
+}
+
+/// Init holds no pipe open that somebody waits to see closed.
+unsafe fn close_all_but(report: RawFd) {
+    // SAFETY: nothing in this process uses a descriptor after this, but the one left open.
+    unsafe {
+        if report > 0 {
+            libc::close_range(0, report as libc::c_uint - 1, 0);
+        }
+        libc::close_range(report as libc::c_uint + 1, libc::c_uint::MAX, 0);
+    }
+}
+
+/// Passes signals on to the program, reaps orphans, and ends with the program. `all` is blocked.
+unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
+    // SAFETY: system calls on variables that outlive them.
+    unsafe {
+        loop {
+            let mut information: libc::siginfo_t = std::mem::zeroed();
+            let signal = libc::sigwaitinfo(all, &raw mut information);
+            if signal != libc::SIGCHLD {
+                // What the terminal sends goes to the program by itself.
+                if signal > 0 && information.si_code <= 0 {
+                    libc::kill(program, signal);
+                }
+                continue;
+            }
+            loop {
+                let mut status = 0;
+                let ended = libc::waitpid(-1, &raw mut status, libc::WNOHANG);
+                if ended <= 0 {
+                    break;
+                }
+                if ended == program {
+                    libc::kill(-1, libc::SIGKILL);
+                    // Reaped, they are counted in what the tree used.
+                    while libc::waitpid(-1, std::ptr::null_mut(), 0) > 0 {}
+                    libc::write(report, (&raw const status).cast(), size_of_val(&status));
+                    libc::_exit(0);
+                }
+            }
+        }
+    }
+}
+
+fn cpu_time_of_tree(root: u32) -> Duration {
+    let mut total = Duration::ZERO;
+    let mut processes = vec![root];
+    while let Some(pid) = processes.pop() {
+        total += live_cpu_time(pid).unwrap_or_default() + reaped_cpu_time(pid).unwrap_or_default();
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
+        for task in tasks.flatten() {
+            let children = std::fs::read_to_string(task.path().join("children"));
+            let children = children.unwrap_or_default();
+            processes.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|p| p.parse::<u32>().ok()),
+            );
+        }
+    }
+    total
+}
+
+/// The clock of a process, all its threads, ended ones included.
+fn live_cpu_time(pid: u32) -> Option<Duration> {
+    let mut clock = 0;
+    // SAFETY: two plain variables that outlive the calls.
+    unsafe {
+        if libc::clock_getcpuclockid(pid as i32, &raw mut clock) != 0 {
+            return None;
+        }
+        let mut time: libc::timespec = std::mem::zeroed();
+        if libc::clock_gettime(clock, &raw mut time) != 0 {
+            return None;
+        }
+        Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    }
+}
+
+/// What the children that a process has reaped had used: fields 16 and 17 of `stat`.
+fn reaped_cpu_time(pid: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; fields after it start at the third.
+    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+    let ticks = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+    Some(Duration::from_millis((ticks(16)? + ticks(17)?) * 10))
+}
