@@ -1,1 +1,762 @@
-//! The server side of one HTTP/1.x connection.
+//! The server side of one HTTP/1.0 or HTTP/1.1 connection, as a machine (RFC 9112).
+//!
+//! [`Connection`] is given octets and the time and gives octets, actions and the next time-out. It
+//! parses requests as they come, pipelined or not, asks the [`Origin`] what to answer, and queues the
+//! answers in order; bodies are never copied, heads are written into one buffer, and nothing is
+//! allocated for an exchange once that buffer has grown. It holds no socket and reads no clock, it
+//! does not upgrade and it does not proxy.
+//!
+//! Methods fall into `handle_*` (something happened), `poll_*` (what follows) and the pair
+//! [`transmit`](Connection::transmit) and [`transmitted`](Connection::transmitted). The host of a
+//! machine works in this order:
+//!
+//! 1. While [`wants_data`](Connection::wants_data), read, and tell the machine by
+//!    [`handle_data`](Connection::handle_data) or [`handle_eof`](Connection::handle_eof).
+//! 2. While [`transmit`](Connection::transmit) fills slices, write them with one call and say how much
+//!    was taken by [`transmitted`](Connection::transmitted); stop when the transport takes no more. One
+//!    round offers what the server flushed in one piece and no more: joining rounds would undo what
+//!    [`Coalesce`] decides.
+//! 3. Carry out [`poll_action`](Connection::poll_action), take
+//!    [`poll_event`](Connection::poll_event).
+//! 4. Drop the connection when [`is_finished`](Connection::is_finished); otherwise wait for the
+//!    transport, or until [`poll_timeout`](Connection::poll_timeout) and then call
+//!    [`handle_timeout`](Connection::handle_timeout).
+//!
+//! Any split of the input gives the same output. Requests that two recipients could take apart
+//! differently are refused, and the connection is closed: see [`Refusal`].
+
+mod config;
+mod output;
+mod refusal;
+mod request;
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use fathometer_model::{Bytes, FileId, Instant};
+
+use self::output::Output;
+use self::request::{BodyFraming, RequestHead, Version};
+use super::chunked::{ChunkedDecoder, ChunkedLimits};
+use super::fields::{self, HeadEnd, Strictness};
+use crate::origin::{Answer, Dates, FieldSink, HopField, Method, Origin, Segment, Status};
+
+pub use self::config::{CloseManner, Coalesce, Limits, ServerConfig};
+pub use self::refusal::{CloseReason, Refusal};
+
+/// What the host of a connection is to do with its transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Close the sending half, and go on reading.
+    ShutdownWrite,
+    /// Close both halves now, whatever was not read.
+    Close,
+    /// Reset the connection: its peer takes nothing any more.
+    Abort,
+}
+
+/// An exchange whose response was handed to the transport whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// The request method.
+    pub method: Method,
+    /// The file, when the target names one.
+    pub file: Option<FileId>,
+    /// A hash (64-bit FNV-1a) of the target as it was sent; 0 when no request line could be read.
+    pub target_hash: u64,
+    /// The status code of the response.
+    pub status: u16,
+    /// Octets of the request head.
+    pub request_head: Bytes,
+    /// Octets of the request content, without transfer coding.
+    pub request_body: Bytes,
+    /// Octets of the response heads, an interim response included.
+    pub head: Bytes,
+    /// Octets of the response content.
+    pub body: Bytes,
+    /// When the request head was complete.
+    pub received: Instant,
+    /// When the transport took the last octet of the response.
+    pub at: Instant,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    origin: Arc<Origin>,
+    config: Arc<ServerConfig>,
+    /// Octets received and not dealt with.
+    input: Vec<u8>,
+    reading: Reading,
+    /// The end of the head that `input` starts with, as far as it was searched for.
+    head_end: HeadEnd,
+    /// When the first octet of that head came.
+    head_started: Option<Instant>,
+    output: Output,
+    phase: Phase,
+    close_reason: Option<CloseReason>,
+    action: Option<Action>,
+    peer_finished: bool,
+    /// Octets thrown away since no more requests are read.
+    discarded: u64,
+    /// Requests answered.
+    requests: u32,
+    last_input: Instant,
+    last_output: Instant,
+    /// Responses queued whose last octet was not sent, each with where it ends.
+    outstanding: VecDeque<(u64, Served)>,
+    events: VecDeque<Served>,
+    dates: Dates,
+    scratch: Vec<u8>,
+}
+
+/// What the next octets of the input are.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body {
+        body: Body,
+        exchange: Exchange,
+    },
+    /// Nothing that will be answered.
+    Nothing,
+}
+
+#[derive(Debug)]
+enum Body {
+    Length(u64),
+    Chunked(ChunkedDecoder),
+}
+
+/// A request and what it will be answered.
+#[derive(Debug)]
+struct Exchange {
+    answer: Answer,
+    version: Version,
+    /// Whether the client can and wants to use the connection again.
+    persistent: bool,
+    served: Served,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Requests may come, or responses are still to be sent.
+    Open,
+    /// The own half is closed; until then, the other may stay open.
+    Lingering { until: Instant },
+    /// Both halves are closed.
+    Closed,
+}
+
+/// What happens when [`Connection::poll_timeout`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timeout {
+    Head,
+    Body,
+    Idle,
+    Send,
+    Linger,
+    /// Responses were held for as long as they may be.
+    Hold,
+}
+
+impl Connection {
+    /// A connection that was accepted at `now`.
+    pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
+        Connection {
+            origin,
+            config,
+            input: Vec::new(),
+            reading: Reading::Head,
+            head_end: HeadEnd::new(),
+            head_started: None,
+            output: Output::default(),
+            phase: Phase::Open,
+            close_reason: None,
+            action: None,
+            peer_finished: false,
+            discarded: 0,
+            requests: 0,
+            last_input: now,
+            last_output: now,
+            outstanding: VecDeque::new(),
+            events: VecDeque::new(),
+            dates: Dates::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Whether octets are welcome. False while responses pile up, and for good after a
+    /// [full](CloseManner::Full) close was decided. What is given all the same is kept.
+    pub fn wants_data(&self) -> bool {
+        match self.phase {
+            _ if self.peer_finished => false,
+            Phase::Open if self.close_reason.is_none() => !self.is_congested(),
+            Phase::Open => {
+                self.config.close == CloseManner::HalfThenDrain
+                    && self.discarded <= self.config.limits.linger_bytes.0
+            }
+            Phase::Lingering { .. } => true,
+            Phase::Closed => false,
+        }
+    }
+
+    /// Octets came.
+    pub fn handle_data(&mut self, data: &[u8], now: Instant) {
+        if data.is_empty() || self.peer_finished || self.phase == Phase::Closed {
+            return;
+        }
+        self.last_input = now;
+        // What arrives whole is read where it is; what is left over goes into the buffer.
+        if self.input.is_empty() {
+            let used = self.process(data, now);
+            self.input.extend_from_slice(&data[used..]);
+        } else {
+            self.input.extend_from_slice(data);
+            self.process_input(now);
+        }
+        self.settle(now);
+    }
+
+    /// The client closed its half. Requests that came whole are answered.
+    pub fn handle_eof(&mut self, now: Instant) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        self.peer_finished = true;
+        self.settle(now);
+    }
+
+    /// The transport failed. Nothing follows.
+    pub fn handle_failure(&mut self) {
+        self.close_reason
+            .get_or_insert(CloseReason::TransportFailed);
+        self.action = None;
+        self.phase = Phase::Closed;
+    }
+
+    /// It is `now`; does what is due, if anything is.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let Some((_, timeout)) = self.deadline().filter(|&(at, _)| at <= now) else {
+            return;
+        };
+        match timeout {
+            Timeout::Head => self.refuse(Refusal::HeadTimeout, now),
+            Timeout::Body => self.refuse(Refusal::BodyTimeout, now),
+            Timeout::Idle => self.stop(CloseReason::IdleTimeout),
+            Timeout::Hold => self.release_all(now),
+            Timeout::Send => {
+                self.stop(CloseReason::SendTimeout);
+                self.finish(Action::Abort);
+            }
+            Timeout::Linger => self.finish(Action::Close),
+        }
+        self.settle(now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
+    /// before; then ask again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline().map(|(at, _)| at)
+    }
+
+    /// Releases all responses that are held back.
+    pub fn flush(&mut self, now: Instant) {
+        self.release_all(now);
+        self.settle(now);
+    }
+
+    /// Fills `slices` with octets to be sent by one write. Returns how many slices were filled; none
+    /// when nothing may be sent now. A response takes two slices: with fewer slices than a flushed
+    /// piece needs, it goes in several writes.
+    pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        if self.phase == Phase::Open {
+            self.output.transmit(&self.origin, slices)
+        } else {
+            0
+        }
+    }
+
+    /// The transport took the first `count` octets of what [`transmit`](Self::transmit) offered.
+    pub fn transmitted(&mut self, count: usize, now: Instant) {
+        if count == 0 {
+            return;
+        }
+        let was_congested = self.is_congested();
+        self.last_output = now;
+        self.output.transmitted(count);
+        while let Some((end, _)) = self.outstanding.front()
+            && *end <= self.output.sent()
+        {
+            if let Some((_, served)) = self.outstanding.pop_front() {
+                self.events.push_back(Served { at: now, ..served });
+            }
+        }
+        if was_congested && !self.is_congested() {
+            self.process_input(now);
+        }
+        self.settle(now);
+    }
+
+    /// What is to be done with the transport, once.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.action.take()
+    }
+
+    /// The next exchange whose response was handed over, when events are
+    /// [asked for](ServerConfig::events). They are kept until they are taken.
+    pub fn poll_event(&mut self) -> Option<Served> {
+        self.events.pop_front()
+    }
+
+    /// Whether both halves are closed and the last action was taken.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Closed && self.action.is_none()
+    }
+
+    /// Why the connection ends; `None` while it may go on.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        self.close_reason
+    }
+
+    /// Requests answered, refusals of what could not be read included.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    fn is_congested(&self) -> bool {
+        self.output.text_waiting() > self.config.limits.backlog.0
+    }
+
+    /// Deals with what is in the buffer.
+    fn process_input(&mut self, now: Instant) {
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.process(&input, now);
+        input.drain(..used);
+        self.input = input;
+    }
+
+    /// Deals with as much of `bytes` as can be; returns how much that is.
+    fn process(&mut self, bytes: &[u8], now: Instant) -> usize {
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let step = match self.reading {
+                Reading::Head if self.is_congested() => 0,
+                Reading::Head => self.read_head(rest, now),
+                Reading::Body { .. } => self.read_body(rest, now),
+                Reading::Nothing => {
+                    self.discarded += rest.len() as u64;
+                    rest.len()
+                }
+            };
+            if step == 0 && !matches!(self.reading, Reading::Nothing) {
+                break;
+            }
+            used += step;
+        }
+        used
+    }
+
+    /// Reads a head if it is there whole; returns its length.
+    fn read_head(&mut self, bytes: &[u8], now: Instant) -> usize {
+        let empty_line = fields::leading_line_end(bytes, Strictness::Strict);
+        if empty_line > 0 {
+            return empty_line;
+        }
+        if bytes == b"\r" {
+            return 0;
+        }
+        self.head_started.get_or_insert(now);
+        let found = match self.find_head(bytes) {
+            Ok(None) => return 0,
+            Ok(Some(length)) => Ok(length),
+            Err(refusal) => Err(refusal),
+        };
+        self.head_end = HeadEnd::new();
+        self.head_started = None;
+        let begun = found.and_then(|length| {
+            let head = request::read(&bytes[..length], &self.config.limits)?;
+            self.begin(&head, length, now)?;
+            Ok(length)
+        });
+        match begun {
+            Ok(length) => length,
+            Err(refusal) => {
+                self.refuse(refusal, now);
+                0
+            }
+        }
+    }
+
+    /// The length of the head at the start of `bytes`. Whether it is too long is decided by what was
+    /// sent, not by how much of it has come.
+    fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+        if !fields::is_token_byte(bytes[0]) {
+            return Err(Refusal::BadRequestLine);
+        }
+        let limits = &self.config.limits;
+        // Room for the method, the version and the spaces between.
+        let line_limit = limits.target.0.saturating_add(64).min(limits.head.0) as usize;
+        let end = self.head_end.find(bytes);
+        let whole = end.unwrap_or(bytes.len());
+        if whole > line_limit && memchr::memchr(b'\n', &bytes[..line_limit]).is_none() {
+            return Err(Refusal::TargetTooLong);
+        }
+        if whole as u64 > limits.head.0 {
+            return Err(Refusal::HeadTooLong);
+        }
+        Ok(end)
+    }
+
+    /// Decides the answer to a request, and what is to be read before it is given.
+    fn begin(
+        &mut self,
+        head: &RequestHead<'_>,
+        length: usize,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let answer = self.origin.decide(&head.request, &mut self.scratch);
+        let mut exchange = Exchange {
+            version: head.version,
+            persistent: head.persistent,
+            served: Served {
+                method: head.request.method,
+                file: answer.file(),
+                target_hash: if self.config.events {
+                    fnv(head.target)
+                } else {
+                    0
+                },
+                status: answer.status().code(),
+                request_head: Bytes(length as u64),
+                ..unread(now)
+            },
+            answer,
+        };
+        let body = match head.body {
+            BodyFraming::Length(0) => {
+                self.respond(&exchange, None, now);
+                return Ok(());
+            }
+            BodyFraming::Length(length) if length > self.config.limits.body.0 => {
+                return Err(Refusal::BodyTooLong);
+            }
+            BodyFraming::Length(length) => Body::Length(length),
+            BodyFraming::Chunked => Body::Chunked(ChunkedDecoder::new(
+                Strictness::Strict,
+                ChunkedLimits::default(),
+            )),
+        };
+        if head.expects_continue {
+            if !exchange.answer.takes_content() {
+                self.respond(&exchange, Some(CloseReason::ContentUnwanted), now);
+                return Ok(());
+            }
+            let before = self.output.queued();
+            self.output.push_text(|text| {
+                text.extend_from_slice(b"HTTP/1.1 ");
+                text.extend_from_slice(Status::CONTINUE.line().as_bytes());
+                text.extend_from_slice(b"\r\n\r\n");
+            });
+            exchange.served.head = Bytes(self.output.queued() - before);
+            // The client waits for it with the content: whatever is held goes too.
+            self.release_all(now);
+        }
+        self.reading = Reading::Body { body, exchange };
+        Ok(())
+    }
+
+    /// Reads content; returns how much of `bytes` was dealt with.
+    fn read_body(&mut self, bytes: &[u8], now: Instant) -> usize {
+        let Reading::Body { body, exchange } = &mut self.reading else {
+            return 0;
+        };
+        let received = &mut exchange.served.request_body.0;
+        let (used, done) = match body {
+            Body::Length(left) => {
+                let used = bytes
+                    .len()
+                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                *received += used as u64;
+                (used, *left == 0)
+            }
+            Body::Chunked(decoder) => match decoder.decode(bytes) {
+                Ok(decoded) => {
+                    *received += decoded.data.len() as u64;
+                    (decoded.consumed, decoder.is_done())
+                }
+                Err(error) => {
+                    self.refuse(error.into(), now);
+                    return bytes.len();
+                }
+            },
+        };
+        if *received > self.config.limits.body.0 {
+            self.refuse(Refusal::BodyTooLong, now);
+        } else if done
+            && let Reading::Body { exchange, .. } =
+                std::mem::replace(&mut self.reading, Reading::Head)
+        {
+            self.respond(&exchange, None, now);
+        }
+        used
+    }
+
+    /// Queues the response to a request that was read whole, or as far as it will be.
+    fn respond(&mut self, exchange: &Exchange, close: Option<CloseReason>, now: Instant) {
+        let limit = self.config.max_requests_per_connection;
+        let left = limit.map(|limit| limit.saturating_sub(self.requests + 1));
+        let reason = if close.is_some() {
+            close
+        } else if !exchange.persistent {
+            Some(CloseReason::ClientAsked)
+        } else if !self.config.keep_alive {
+            Some(CloseReason::KeepAliveOff)
+        } else if left == Some(0) {
+            Some(CloseReason::RequestLimit)
+        } else {
+            None
+        };
+        let connection = match (reason, exchange.version) {
+            // A client of HTTP/1.0 that did not ask to keep the connection expects nothing else.
+            (Some(CloseReason::ClientAsked), Version::Http10) => None,
+            (Some(_), _) => Some("close"),
+            (None, Version::Http10) => Some("Keep-Alive"),
+            (None, Version::Http11) => None,
+        };
+        self.queue(&exchange.answer, exchange.served, connection, left, now);
+        if let Some(reason) = reason {
+            self.stop(reason);
+        }
+    }
+
+    /// Answers what could not be read as a request, and reads no more.
+    fn refuse(&mut self, refusal: Refusal, now: Instant) {
+        let answer = Answer::refusal(refusal.status());
+        let served = match std::mem::replace(&mut self.reading, Reading::Nothing) {
+            Reading::Body { exchange, .. } => exchange.served,
+            Reading::Head | Reading::Nothing => unread(now),
+        };
+        let served = Served {
+            status: refusal.status().code(),
+            ..served
+        };
+        self.queue(&answer, served, Some("close"), None, now);
+        self.stop(CloseReason::Refused(refusal));
+    }
+
+    /// Queues a response.
+    fn queue(
+        &mut self,
+        answer: &Answer,
+        served: Served,
+        connection: Option<&'static str>,
+        requests_left: Option<u32>,
+        now: Instant,
+    ) {
+        self.requests += 1;
+        let (origin, dates) = (&self.origin, &mut self.dates);
+        let idle = self.config.limits.idle.as_secs();
+        let before = self.output.queued();
+        self.output.push_text(|text| {
+            text.extend_from_slice(b"HTTP/1.1 ");
+            text.extend_from_slice(answer.status().line().as_bytes());
+            text.extend_from_slice(b"\r\n");
+            let mut head = Head {
+                text,
+                connection,
+                idle,
+                requests_left,
+            };
+            origin.write_fields(answer, origin.wall_clock(now), dates, &mut head);
+            text.extend_from_slice(b"\r\n");
+        });
+        let head = self.output.queued() - before;
+        let output = &mut self.output;
+        origin.write_content(answer, |segment| match segment {
+            Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
+            Segment::Body(id, range) => output.push_body(id, range),
+        });
+        let end = self.output.queued();
+        if self.config.events {
+            let served = Served {
+                head: served.head + Bytes(head),
+                body: Bytes(end - before - head),
+                ..served
+            };
+            self.outstanding.push_back((end, served));
+        }
+        let buffer = self.config.output_buffer.0;
+        if self.config.coalesce == Coalesce::EachResponse || buffer == 0 {
+            self.release_all(now);
+        } else {
+            self.note_release(now);
+            self.output.release_full(buffer);
+        }
+    }
+
+    fn release_all(&mut self, now: Instant) {
+        self.note_release(now);
+        self.output.release_all();
+    }
+
+    /// The time that the transport has to take something starts when there is something to take.
+    fn note_release(&mut self, now: Instant) {
+        if !self.output.is_released() && self.output.held() > 0 {
+            self.last_output = now;
+        }
+    }
+
+    /// Reads no more requests; closes once all that is queued was sent.
+    fn stop(&mut self, reason: CloseReason) {
+        self.close_reason.get_or_insert(reason);
+        self.reading = Reading::Nothing;
+        self.head_started = None;
+        self.discarded += self.input.len() as u64;
+        self.input.clear();
+    }
+
+    /// Brings everything that follows from the present state about.
+    fn settle(&mut self, now: Instant) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        if self.peer_finished && self.close_reason.is_none() && !self.is_congested() {
+            let between = self.input.is_empty() && matches!(self.reading, Reading::Head);
+            self.stop(if between {
+                CloseReason::ClientFinished
+            } else {
+                CloseReason::ClientTruncated
+            });
+        }
+        let release = match self.config.coalesce {
+            // A congested server waits for the transport alone.
+            _ if self.close_reason.is_some() || self.is_congested() => true,
+            Coalesce::EachResponse | Coalesce::UntilInputWouldBlock => true,
+            Coalesce::UntilInputDrained => self.input.is_empty(),
+        };
+        if release {
+            self.release_all(now);
+        }
+        match self.phase {
+            Phase::Open if self.close_reason.is_some() && self.output.is_empty() => {
+                if self.config.close == CloseManner::Full || self.peer_finished {
+                    self.finish(Action::Close);
+                } else {
+                    self.action = Some(Action::ShutdownWrite);
+                    let until = now + self.config.limits.linger;
+                    self.phase = Phase::Lingering { until };
+                }
+            }
+            Phase::Lingering { .. }
+                if self.peer_finished || self.discarded > self.config.limits.linger_bytes.0 =>
+            {
+                self.finish(Action::Close);
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, action: Action) {
+        self.action = Some(action);
+        self.phase = Phase::Closed;
+    }
+
+    /// The next time-out and what it is.
+    fn deadline(&self) -> Option<(Instant, Timeout)> {
+        let limits = &self.config.limits;
+        match self.phase {
+            Phase::Closed => return None,
+            Phase::Lingering { until } => return Some((until, Timeout::Linger)),
+            Phase::Open => {}
+        }
+        let sending = self
+            .output
+            .is_released()
+            .then(|| (self.last_output + limits.send, Timeout::Send));
+        let holding =
+            (self.output.held() > 0).then(|| (self.last_input + limits.idle, Timeout::Hold));
+        let reading = match (&self.reading, self.head_started) {
+            _ if self.is_congested() => None,
+            (Reading::Nothing, _) => None,
+            (Reading::Body { .. }, _) => Some((self.last_input + limits.idle, Timeout::Body)),
+            (Reading::Head, Some(started)) => Some((started + limits.header, Timeout::Head)),
+            (Reading::Head, None) if !self.output.is_empty() => None,
+            (Reading::Head, None) => {
+                let since = self.last_input.max(self.last_output);
+                Some((since + limits.idle, Timeout::Idle))
+            }
+        };
+        [sending, holding, reading]
+            .into_iter()
+            .flatten()
+            .min_by_key(|&(at, _)| at)
+    }
+}
+
+/// Writes fields as HTTP/1 does.
+struct Head<'a> {
+    text: &'a mut Vec<u8>,
+    connection: Option<&'static str>,
+    /// Seconds that an idle connection is kept.
+    idle: u64,
+    requests_left: Option<u32>,
+}
+
+impl FieldSink for Head<'_> {
+    fn field(&mut self, name: &str, value: &[u8]) {
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(b": ");
+        self.text.extend_from_slice(value);
+        self.text.extend_from_slice(b"\r\n");
+    }
+
+    fn hop(&mut self, field: HopField, name: &str) {
+        use std::io::Write;
+        let Some(connection) = self.connection else {
+            return;
+        };
+        match (field, self.requests_left) {
+            (HopField::Connection, _) => self.field(name, connection.as_bytes()),
+            (HopField::KeepAlive, _) if connection == "close" => {}
+            // Writing to a vector does not fail.
+            (HopField::KeepAlive, Some(left)) => {
+                let _ = write!(self.text, "{name}: timeout={}, max={left}\r\n", self.idle);
+            }
+            (HopField::KeepAlive, None) => {
+                let _ = write!(self.text, "{name}: timeout={}\r\n", self.idle);
+            }
+        }
+    }
+}
+
+/// A record of a request of which nothing is known yet.
+fn unread(now: Instant) -> Served {
+    Served {
+        method: Method::Unknown,
+        file: None,
+        target_hash: 0,
+        status: 0,
+        request_head: Bytes(0),
+        request_body: Bytes(0),
+        head: Bytes(0),
+        body: Bytes(0),
+        received: now,
+        at: now,
+    }
+}
+
+/// 64-bit FNV-1a.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod smuggling_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! What waits to be sent: heads in a buffer of their own, bodies where they are, and how much of it
+//! may go.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::origin::ranges::ByteRange;
+use crate::origin::{Origin, RepresentationId};
+
+/// Text that was sent is dropped from the buffer once there is this much of it.
+const COMPACT_AT: usize = 16 * 1024;
+
+/// The output of one connection. Positions count octets from the start of the connection.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// Text of all pieces, in order; what is before `text_start` was sent.
+    text: Vec<u8>,
+    text_start: usize,
+    pieces: VecDeque<Piece>,
+    /// End of everything queued.
+    queued: u64,
+    /// End of everything sent.
+    sent: u64,
+    releases: VecDeque<Release>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// The next octets of the text.
+    Text(usize),
+    Body(RepresentationId, ByteRange),
+}
+
+/// Octets that may be sent, in units.
+#[derive(Debug)]
+struct Release {
+    /// End of the unit that goes next.
+    next: u64,
+    /// Octets of each unit after that.
+    unit: u64,
+    /// End of the last unit.
+    end: u64,
+}
+
+impl Output {
+    /// Where the next octet will be.
+    pub fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// End of everything sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether everything was sent.
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.queued
+    }
+
+    /// Whether something may be sent.
+    pub fn is_released(&self) -> bool {
+        !self.releases.is_empty()
+    }
+
+    /// Octets that may not be sent yet.
+    pub fn held(&self) -> u64 {
+        self.queued - self.released()
+    }
+
+    /// Octets of text that were not sent.
+    pub fn text_waiting(&self) -> u64 {
+        (self.text.len() - self.text_start) as u64
+    }
+
+    /// Queues what `write` appends to the buffer.
+    pub fn push_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.text_start == self.text.len() {
+            self.text.clear();
+            self.text_start = 0;
+        } else if self.text_start >= COMPACT_AT {
+            self.text.drain(..self.text_start);
+            self.text_start = 0;
+        }
+        let before = self.text.len();
+        write(&mut self.text);
+        let length = self.text.len() - before;
+        if length == 0 {
+            return;
+        }
+        self.queued += length as u64;
+        match self.pieces.back_mut() {
+            Some(Piece::Text(last)) => *last += length,
+            _ => self.pieces.push_back(Piece::Text(length)),
+        }
+    }
+
+    /// Queues a part of a body.
+    pub fn push_body(&mut self, id: RepresentationId, range: ByteRange) {
+        if range.length() > 0 {
+            self.queued += range.length();
+            self.pieces.push_back(Piece::Body(id, range));
+        }
+    }
+
+    /// Lets all that is held go in one piece.
+    pub fn release_all(&mut self) {
+        let held = self.held();
+        self.release(held, held);
+    }
+
+    /// Lets whole buffers of what is held go, each in one piece.
+    pub fn release_full(&mut self, buffer: u64) {
+        if let Some(full) = self.held().checked_div(buffer) {
+            self.release(full * buffer, buffer);
+        }
+    }
+
+    fn release(&mut self, length: u64, unit: u64) {
+        if length == 0 {
+            return;
+        }
+        let start = self.released();
+        if let Some(last) = self.releases.back_mut()
+            && last.unit == unit
+            && last.next.abs_diff(start).is_multiple_of(unit)
+        {
+            last.end = start + length;
+            return;
+        }
+        self.releases.push_back(Release {
+            next: start + unit,
+            unit,
+            end: start + length,
+        });
+    }
+
+    /// End of everything that may be sent.
+    fn released(&self) -> u64 {
+        self.releases.back().map_or(self.sent, |last| last.end)
+    }
+
+    /// Fills `slices` with what goes next: at most the rest of one unit. Returns how many were filled.
+    pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
+        let Some(release) = self.releases.front() else {
+            return 0;
+        };
+        let mut left = release.next - self.sent;
+        let mut text = &self.text[self.text_start..];
+        let mut filled = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+            if left == 0 {
+                break;
+            }
+            let mut octets = match *piece {
+                Piece::Text(length) => {
+                    let (octets, rest) = text.split_at(length);
+                    text = rest;
+                    octets
+                }
+                Piece::Body(id, range) => {
+                    &origin.body(id)[range.first as usize..range.end as usize]
+                }
+            };
+            if octets.len() as u64 > left {
+                octets = &octets[..left as usize];
+            }
+            left -= octets.len() as u64;
+            *slice = IoSlice::new(octets);
+            filled += 1;
+        }
+        filled
+    }
+
+    /// Drops the first `count` octets of what [`transmit`](Self::transmit) offered.
+    pub fn transmitted(&mut self, count: usize) {
+        let mut left = count as u64;
+        debug_assert!(
+            self.releases
+                .front()
+                .is_some_and(|first| self.sent + left <= first.next)
+                || left == 0,
+            "more octets sent than offered"
+        );
+        self.sent += left;
+        while left > 0 {
+            let Some(piece) = self.pieces.front_mut() else {
+                break;
+            };
+            let length = match piece {
+                Piece::Text(length) => *length as u64,
+                Piece::Body(_, range) => range.length(),
+            };
+            let gone = length.min(left);
+            match piece {
+                Piece::Text(length) => {
+                    *length -= gone as usize;
+                    self.text_start += gone as usize;
+                }
+                Piece::Body(_, range) => range.first += gone,
+            }
+            if gone == length {
+                self.pieces.pop_front();
+            }
+            left -= gone;
+        }
+        while let Some(first) = self.releases.front_mut()
+            && first.next <= self.sent
+        {
+            if first.next >= first.end {
+                self.releases.pop_front();
+            } else {
+                first.next = first.end.min(first.next + first.unit);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Reading the head of a request, in the strict manner (RFC 9112 sections 2.2, 3, 6, 11.2).
+
+use memchr::{memchr, memrchr};
+
+use super::config::Limits;
+use super::refusal::Refusal;
+use crate::h1::fields::{self, Field, FieldLines, Repeated, Strictness, TransferCodings};
+use crate::origin::conditions::{Lines, Preconditions, Single};
+use crate::origin::target::{Target, is_authority};
+use crate::origin::{Method, Request};
+
+/// The version a request was made in, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    Http10,
+    /// 1.1, and later minor versions, which must be understood as 1.1.
+    Http11,
+}
+
+/// How the content of a request is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyFraming {
+    Length(u64),
+    Chunked,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestHead<'a> {
+    pub request: Request<'a>,
+    pub version: Version,
+    /// The target as it was sent.
+    pub target: &'a [u8],
+    pub body: BodyFraming,
+    pub expects_continue: bool,
+    /// Whether the client can and wants to use the connection again.
+    pub persistent: bool,
+}
+
+/// Reads a whole head, its empty line included.
+pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a>, Refusal> {
+    let (start_line, lines) = fields::split_head(head, Strictness::Strict)?;
+    let (method, target, version) = request_line(start_line)?;
+    if target.len() as u64 > limits.target.0 {
+        return Err(Refusal::TargetTooLong);
+    }
+    let mut found = Found::default();
+    found.read_all(lines, limits.fields)?;
+    match (found.host, version) {
+        (Single::Absent, Version::Http11) => return Err(Refusal::MissingHost),
+        (Single::Repeated, _) => return Err(Refusal::RepeatedHost),
+        (Single::Value(host), _) if !host.is_empty() && !is_authority(host, false) => {
+            return Err(Refusal::BadHost);
+        }
+        _ => {}
+    }
+    let body = found.framing(version)?;
+    let expects_continue = match (found.expect, version) {
+        (Single::Absent, _) | (_, Version::Http10) => false,
+        (Single::Value(value), _) if value.eq_ignore_ascii_case(b"100-continue") => true,
+        _ => return Err(Refusal::UnknownExpectation),
+    };
+    let kept = found.keep_alive || version == Version::Http11;
+    Ok(RequestHead {
+        request: Request {
+            method,
+            target: Target::parse(method, target)?,
+            preconditions: found.preconditions,
+            range: found.range,
+            accept_encoding: found.accept_encoding,
+        },
+        version,
+        target,
+        body,
+        expects_continue,
+        persistent: kept && !found.close,
+    })
+}
+
+fn request_line(line: &[u8]) -> Result<(Method, &[u8], Version), Refusal> {
+    let malformed = Refusal::BadRequestLine;
+    let first = memchr(b' ', line).ok_or(malformed)?;
+    let last = memrchr(b' ', line).ok_or(malformed)?;
+    let (method, version) = (&line[..first], &line[last + 1..]);
+    let target = line.get(first + 1..last).ok_or(malformed)?;
+    if !fields::is_token(method) || target.is_empty() || memchr(b' ', target).is_some() {
+        return Err(malformed);
+    }
+    let version = match version {
+        b"HTTP/1.0" => Version::Http10,
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Version::Http11,
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            return Err(Refusal::UnsupportedVersion);
+        }
+        _ => return Err(malformed),
+    };
+    Ok((Method::from_token(method), target, version))
+}
+
+/// The fields that matter, as they are met.
+#[derive(Default)]
+struct Found<'a> {
+    host: Single<'a>,
+    expect: Single<'a>,
+    length: Option<u64>,
+    codings: Option<TransferCodings>,
+    close: bool,
+    keep_alive: bool,
+    preconditions: Preconditions<'a>,
+    range: Single<'a>,
+    accept_encoding: Lines<'a>,
+}
+
+impl<'a> Found<'a> {
+    fn read_all(&mut self, lines: FieldLines<'a>, most: u32) -> Result<(), Refusal> {
+        for (count, field) in lines.enumerate() {
+            if count as u64 >= u64::from(most) {
+                return Err(Refusal::TooManyFields);
+            }
+            self.add(field?)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, field: Field<'a>) -> Result<(), Refusal> {
+        let value = field.value;
+        let fitted = match Known::of(field.name) {
+            None => true,
+            Some(Known::Host) => {
+                self.host.push(value);
+                true
+            }
+            Some(Known::Expect) => {
+                self.expect.push(value);
+                true
+            }
+            Some(Known::Connection) => {
+                for option in fields::list(value) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+                true
+            }
+            Some(Known::ContentLength) => {
+                let length = fields::content_length(value, self.length, Repeated::Refuse)?;
+                self.length = Some(length);
+                true
+            }
+            Some(Known::TransferEncoding) => {
+                self.codings.get_or_insert_default().add(value)?;
+                true
+            }
+            Some(Known::AcceptEncoding) => self.accept_encoding.push(value),
+            Some(Known::Range) => {
+                self.range.push(value);
+                true
+            }
+            Some(Known::IfMatch) => self.preconditions.if_match.push(value),
+            Some(Known::IfNoneMatch) => self.preconditions.if_none_match.push(value),
+            Some(Known::IfModifiedSince) => {
+                self.preconditions.if_modified_since.push(value);
+                true
+            }
+            Some(Known::IfUnmodifiedSince) => {
+                self.preconditions.if_unmodified_since.push(value);
+                true
+            }
+            Some(Known::IfRange) => {
+                self.preconditions.if_range.push(value);
+                true
+            }
+        };
+        if fitted {
+            Ok(())
+        } else {
+            Err(Refusal::TooManyFields)
+        }
+    }
+
+    fn framing(&self, version: Version) -> Result<BodyFraming, Refusal> {
+        let Some(codings) = self.codings else {
+            return Ok(BodyFraming::Length(self.length.unwrap_or(0)));
+        };
+        if self.length.is_some() {
+            return Err(Refusal::LengthAndCoding);
+        }
+        if version == Version::Http10 {
+            return Err(Refusal::CodingInOldVersion);
+        }
+        match (codings.is_chunked(), codings.has_others()) {
+            (true, false) => Ok(BodyFraming::Chunked),
+            (true, true) => Err(Refusal::UnknownCoding),
+            (false, _) => Err(Refusal::CodingWithoutEnd),
+        }
+    }
+}
+
+/// The fields that this server looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Host,
+    Range,
+    Expect,
+    IfMatch,
+    IfRange,
+    Connection,
+    IfNoneMatch,
+    ContentLength,
+    AcceptEncoding,
+    TransferEncoding,
+    IfModifiedSince,
+    IfUnmodifiedSince,
+}
+
+impl Known {
+    /// Tells fields apart by length first: most of what clients send ends there.
+    fn of(name: &[u8]) -> Option<Known> {
+        let candidates: &[(&[u8], Known)] = match name.len() {
+            4 => &[(b"host", Known::Host)],
+            5 => &[(b"range", Known::Range)],
+            6 => &[(b"expect", Known::Expect)],
+            8 => &[(b"if-match", Known::IfMatch), (b"if-range", Known::IfRange)],
+            10 => &[(b"connection", Known::Connection)],
+            13 => &[(b"if-none-match", Known::IfNoneMatch)],
+            14 => &[(b"content-length", Known::ContentLength)],
+            15 => &[(b"accept-encoding", Known::AcceptEncoding)],
+            17 => &[
+                (b"if-modified-since", Known::IfModifiedSince),
+                (b"transfer-encoding", Known::TransferEncoding),
+            ],
+            19 => &[(b"if-unmodified-since", Known::IfUnmodifiedSince)],
+            _ => &[],
+        };
+        candidates
+            .iter()
+            .find(|(spelling, _)| name.eq_ignore_ascii_case(spelling))
+            .map(|&(_, known)| known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Result<RequestHead<'_>, Refusal> {
+        read(text.as_bytes(), &Limits::default())
+    }
+
+    #[test]
+    fn request_lines_have_three_parts_and_one_space_between() {
+        for line in [
+            "GET /",
+            "GET",
+            "",
+            "GET  / HTTP/1.1",
+            "GET /  HTTP/1.1",
+            " GET / HTTP/1.1",
+            "GET / HTTP/1.1 ",
+            "GET\t/ HTTP/1.1",
+            "GET / a HTTP/1.1",
+            "G@T / HTTP/1.1",
+            "GET / http/1.1",
+            "GET / HTTP/1.1.1",
+            "GET / HTTP/11",
+            "GET / HTTP/1.x",
+        ] {
+            let text = format!("{line}\r\nHost: a\r\n\r\n");
+            assert_eq!(
+                head(&text).unwrap_err(),
+                Refusal::BadRequestLine,
+                "{line:?}"
+            );
+        }
+        for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/3.1"] {
+            let text = format!("GET / {version}\r\nHost: a\r\n\r\n");
+            assert_eq!(head(&text).unwrap_err(), Refusal::UnsupportedVersion);
+        }
+        let later = head("GET / HTTP/1.7\r\nHost: a\r\n\r\n").unwrap();
+        assert_eq!(later.version, Version::Http11);
+    }
+
+    #[test]
+    fn fields_are_found_in_any_case() {
+        let text = "GET /a HTTP/1.1\r\nHOST: a\r\nhost2: b\r\nif-NONE-match: \"x\"\r\n\
+                    If-None-Match: \"y\"\r\naccept-encoding: gzip\r\nRange: bytes=0-\r\n\
+                    X-Other: z\r\n\r\n";
+        let found = head(text).unwrap();
+        let request = found.request;
+        assert_eq!(request.preconditions.if_none_match.iter().count(), 2);
+        assert_eq!(request.accept_encoding.iter().next(), Some(&b"gzip"[..]));
+        assert_eq!(request.range.value(), Some(&b"bytes=0-"[..]));
+        assert_eq!(found.body, BodyFraming::Length(0));
+    }
+
+    #[test]
+    fn connections_persist_as_each_version_says() {
+        for (version, connection, expected) in [
+            ("1.0", "", false),
+            ("1.0", "Keep-Alive", true),
+            ("1.0", "keep-alive, close", false),
+            ("1.1", "", true),
+            ("1.1", "keep-alive", true),
+            ("1.1", "foo, Close", false),
+            ("1.1", "closed", true),
+        ] {
+            let text =
+                format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: {connection}\r\n\r\n");
+            let found = head(&text).unwrap();
+            assert_eq!(found.persistent, expected, "{version} {connection}");
+        }
+    }
+}

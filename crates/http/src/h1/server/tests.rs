@@ -1,0 +1,762 @@
+use std::time::Duration;
+
+use fathometer_model::{File, Page, Site};
+use proptest::prelude::*;
+
+use super::*;
+use crate::origin::OriginConfig;
+use crate::origin::dress::Dress;
+
+/// A server connection and what came out of it.
+pub(super) struct Host {
+    pub connection: Connection,
+    pub now: Instant,
+    /// What each write took.
+    pub writes: Vec<Vec<u8>>,
+    pub actions: Vec<Action>,
+    pub served: Vec<Served>,
+}
+
+impl Host {
+    pub fn new(config: ServerConfig) -> Host {
+        Host::with_dress(config, Dress::minimal())
+    }
+
+    fn with_dress(mut config: ServerConfig, dress: Dress) -> Host {
+        config.events = true;
+        let config = Arc::new(config);
+        let origin = OriginConfig {
+            dress,
+            wall_clock: Duration::from_secs(784_111_777),
+            discard: Some("/discard".to_owned()),
+        };
+        let origin = Arc::new(Origin::new(site(), origin).unwrap());
+        Host {
+            connection: Connection::new(origin, config, Instant::ZERO),
+            now: Instant::ZERO,
+            writes: Vec::new(),
+            actions: Vec::new(),
+            served: Vec::new(),
+        }
+    }
+
+    /// Input without reading what comes of it.
+    fn push(&mut self, data: impl AsRef<[u8]>) -> &mut Host {
+        self.connection.handle_data(data.as_ref(), self.now);
+        self
+    }
+
+    /// Writes all that may be written, at most `most` octets at a time.
+    fn write(&mut self, most: usize) -> &mut Host {
+        loop {
+            let mut slices = [IoSlice::new(&[]); 64];
+            let filled = self.connection.transmit(&mut slices);
+            if filled == 0 {
+                break;
+            }
+            let mut octets: Vec<u8> = slices[..filled]
+                .iter()
+                .flat_map(|slice| slice.iter().copied())
+                .collect();
+            octets.truncate(most);
+            self.connection.transmitted(octets.len(), self.now);
+            self.writes.push(octets);
+        }
+        self.actions.extend(self.connection.poll_action());
+        while let Some(served) = self.connection.poll_event() {
+            self.served.push(served);
+        }
+        self
+    }
+
+    pub fn send(&mut self, data: impl AsRef<[u8]>) -> &mut Host {
+        self.push(data).write(usize::MAX)
+    }
+
+    fn eof(&mut self) -> &mut Host {
+        self.connection.handle_eof(self.now);
+        self.write(usize::MAX)
+    }
+
+    /// Lets the next time-out come; returns how long that took.
+    fn wait(&mut self) -> Duration {
+        let at = self.connection.poll_timeout().expect("a time-out");
+        let waited = at.since(self.now);
+        self.now = self.now.max(at);
+        self.connection.handle_timeout(self.now);
+        self.write(usize::MAX);
+        waited
+    }
+
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&self.writes.concat()).into_owned()
+    }
+
+    /// The status codes of all responses.
+    fn statuses(&self) -> Vec<u16> {
+        self.served.iter().map(|served| served.status).collect()
+    }
+}
+
+fn site() -> Arc<Site> {
+    let file = |path: &str, length: usize| File {
+        path: path.to_owned(),
+        content_type: "image/gif".to_owned(),
+        body: b"0123456789".iter().copied().cycle().take(length).collect(),
+        encoded: Vec::new(),
+        last_modified: 784_111_777,
+    };
+    // As many three-, four- and five-digit lengths as the Microscape page has.
+    let mut files = vec![file("/", 43_008), file("/a", 10), file("/big", 300_000)];
+    let lengths = [(19, 500), (21, 2000), (2, 30_000)];
+    for (count, length) in lengths {
+        for n in 0..count {
+            files.push(file(&format!("/{length}-{n}"), length));
+        }
+    }
+    Arc::new(Site {
+        name: "test".to_owned(),
+        files,
+        pages: vec![Page {
+            base: FileId(0),
+            embedded: Vec::new(),
+        }],
+    })
+}
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+const LAST: &str = "GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+
+fn buffered(coalesce: Coalesce, buffer: u64) -> ServerConfig {
+    ServerConfig {
+        coalesce,
+        output_buffer: Bytes(buffer),
+        ..ServerConfig::default()
+    }
+}
+
+#[test]
+fn a_request_is_answered_and_the_connection_kept() {
+    let mut host = Host::new(ServerConfig::default());
+    host.send(GET);
+    assert_eq!(
+        host.output(),
+        "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Type: image/gif\r\n\
+         Content-Length: 10\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+         ETag: \"5df9a4bb9a07b9d3\"\r\nAccept-Ranges: bytes\r\n\r\n0123456789"
+            .replace("5df9a4bb9a07b9d3", &etag(&host))
+    );
+    assert!(host.actions.is_empty() && host.connection.wants_data());
+    let served = host.served[0];
+    assert_eq!(served.request_head, Bytes(GET.len() as u64));
+    assert_eq!((served.body, served.file), (Bytes(10), Some(FileId(1))));
+    assert_eq!(served.head.0 + served.body.0, host.output().len() as u64);
+}
+
+fn etag(host: &Host) -> String {
+    let output = host.output();
+    let tag = output.split("ETag: \"").nth(1).unwrap();
+    tag[..16].to_owned()
+}
+
+#[test]
+fn versions_and_connection_fields() {
+    let table = [
+        ("1.0", "", None, true),
+        (
+            "1.0",
+            "Connection: Keep-Alive\r\n",
+            Some("Keep-Alive"),
+            false,
+        ),
+        ("1.0", "Connection: close\r\n", None, true),
+        ("1.1", "", None, false),
+        ("1.1", "Connection: close\r\n", Some("close"), true),
+    ];
+    for (version, field, expected, closes) in table {
+        let mut host = Host::new(ServerConfig::default());
+        host.send(format!("GET /a HTTP/{version}\r\nHost: h\r\n{field}\r\n"));
+        let output = host.output();
+        let connection = output
+            .split("\r\n")
+            .find_map(|line| line.strip_prefix("Connection: "));
+        assert_eq!(connection, expected, "{version} {field}");
+        assert_eq!(host.actions.contains(&Action::ShutdownWrite), closes);
+    }
+    let off = ServerConfig {
+        keep_alive: false,
+        ..ServerConfig::default()
+    };
+    let mut host = Host::new(off);
+    host.send(GET);
+    assert!(host.output().contains("Connection: close\r\n"));
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::KeepAliveOff)
+    );
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_and_none_after_the_last() {
+    let mut host = Host::new(ServerConfig::default());
+    host.send(format!(
+        "GET /a HTTP/1.1\r\nHost: h\r\n\r\nHEAD /none HTTP/1.1\r\nHost: h\r\n\r\n\r\n\
+         GET /big HTTP/1.1\r\nHost: h\r\n\r\n{LAST}{GET}{GET}"
+    ));
+    assert_eq!(host.statuses(), [200, 404, 200, 200]);
+    let files: Vec<_> = host.served.iter().map(|served| served.file).collect();
+    assert_eq!(
+        files,
+        [Some(FileId(1)), None, Some(FileId(2)), Some(FileId(1))]
+    );
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientAsked)
+    );
+    host.send(GET);
+    assert_eq!(host.statuses().len(), 4);
+}
+
+#[test]
+fn head_has_no_content() {
+    let mut host = Host::new(ServerConfig::default());
+    host.send("HEAD /big HTTP/1.1\r\nHost: h\r\n\r\n");
+    let output = host.output();
+    assert!(output.contains("Content-Length: 300000\r\n"));
+    assert!(output.ends_with("\r\n\r\n"));
+    assert_eq!(host.served[0].body, Bytes(0));
+}
+
+#[test]
+fn request_content_is_read_whatever_its_framing() {
+    let mut host = Host::new(ServerConfig::default());
+    host.send(format!(
+        "POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello\
+         PUT /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n1;x=y\r\n!\r\n0\r\nA: b\r\n\r\n\
+         POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc\
+         GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nGET{GET}"
+    ));
+    assert_eq!(host.statuses(), [204, 204, 405, 200, 200]);
+    let bodies: Vec<u64> = host
+        .served
+        .iter()
+        .map(|served| served.request_body.0)
+        .collect();
+    assert_eq!(bodies, [5, 6, 3, 3, 0]);
+    assert!(
+        !host
+            .output()
+            .starts_with("HTTP/1.1 204 No Content\r\nContent-Length")
+    );
+}
+
+#[test]
+fn expectations_are_met_before_the_content_is_read() {
+    let expect = |target: &str, length: usize| {
+        format!(
+            "POST {target} HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
+        )
+    };
+    // Whatever is held, this is not: the client waits.
+    let mut host = Host::new(buffered(Coalesce::UntilInputDrained, 100_000));
+    host.send(expect("/discard", 5));
+    assert_eq!(host.output(), "HTTP/1.1 100 Continue\r\n\r\n");
+    host.send("hello");
+    assert_eq!(host.statuses(), [204]);
+    assert_eq!(host.served[0].head.0, host.output().len() as u64);
+
+    let mut host = Host::new(ServerConfig::default());
+    host.send(expect("/discard", 0));
+    assert!(!host.output().contains("100 Continue"));
+
+    let mut host = Host::new(ServerConfig::default());
+    host.send(expect("/a", 5));
+    assert_eq!(host.statuses(), [405]);
+    assert!(host.output().contains("Connection: close"));
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ContentUnwanted)
+    );
+
+    let mut host = Host::new(ServerConfig::default());
+    host.send(expect("/discard", 5).replace("100-Continue", "200-ok"));
+    assert_eq!(host.statuses(), [417]);
+
+    let mut host = Host::new(ServerConfig::default());
+    host.send(expect("/discard", 5).replace("1.1", "1.0") + "hello");
+    assert!(host.output().starts_with("HTTP/1.1 204"));
+}
+
+#[test]
+fn limits_have_their_statuses() {
+    let limits = Limits {
+        head: Bytes(500),
+        target: Bytes(100),
+        fields: 5,
+        body: Bytes(10),
+        ..Limits::default()
+    };
+    let config = ServerConfig {
+        limits,
+        ..ServerConfig::default()
+    };
+    let host_line = "Host: h\r\n";
+    let long = |length| "x".repeat(length);
+    let table = [
+        (
+            format!("GET /{} HTTP/1.1\r\n{host_line}\r\n", long(99)),
+            404,
+        ),
+        (
+            format!("GET /{} HTTP/1.1\r\n{host_line}\r\n", long(100)),
+            414,
+        ),
+        (format!("GET /{}", long(200)), 414),
+        (
+            format!("GET /{} HTTP/1.1\r\n{host_line}\r\n", long(2000)),
+            414,
+        ),
+        (
+            format!("GET /a HTTP/1.1\r\n{host_line}A: {}\r\n\r\n", long(500)),
+            431,
+        ),
+        (
+            format!("GET /a HTTP/1.1\r\n{host_line}A: {}", long(500)),
+            431,
+        ),
+        (
+            format!("GET /a HTTP/1.1\r\n{host_line}{}\r\n", "A: b\r\n".repeat(4)),
+            200,
+        ),
+        (
+            format!("GET /a HTTP/1.1\r\n{host_line}{}\r\n", "A: b\r\n".repeat(5)),
+            431,
+        ),
+        (
+            format!("GET /a HTTP/1.1\r\n{}\r\n", "If-Match: *\r\n".repeat(5)),
+            431,
+        ),
+        (
+            format!("POST /discard HTTP/1.1\r\n{host_line}Content-Length: 10\r\n\r\n0123456789"),
+            204,
+        ),
+        (
+            format!("POST /discard HTTP/1.1\r\n{host_line}Content-Length: 11\r\n\r\n"),
+            413,
+        ),
+        (
+            format!(
+                "POST /discard HTTP/1.1\r\n{host_line}Transfer-Encoding: chunked\r\n\r\nb\r\n0123456789a"
+            ),
+            413,
+        ),
+        (format!("GET /a HTTP/2.0\r\n{host_line}\r\n"), 505),
+        (format!("BREW /a HTTP/1.1\r\n{host_line}\r\n"), 501),
+        ("\x16\x03\x01".to_owned(), 400),
+    ];
+    for (input, status) in table {
+        let mut host = Host::new(config.clone());
+        host.send(&input);
+        assert_eq!(host.statuses(), [status], "{input:?}");
+        let refused = !matches!(status, 200 | 204 | 404 | 501);
+        assert_eq!(!host.actions.is_empty(), refused, "{input:?}");
+    }
+}
+
+#[test]
+fn each_response_goes_in_a_write_of_its_own() {
+    let mut host = Host::new(buffered(Coalesce::EachResponse, 50));
+    host.send(GET.repeat(3));
+    assert_eq!(host.writes.len(), 3);
+    assert!(
+        host.writes
+            .iter()
+            .all(|write| write.starts_with(b"HTTP/1.1 200"))
+    );
+}
+
+#[test]
+fn responses_gather_until_the_input_would_block() {
+    let mut host = Host::new(buffered(Coalesce::UntilInputWouldBlock, 100_000));
+    host.send(GET.repeat(5) + "GET /a HT");
+    assert_eq!(host.writes.len(), 1);
+    assert_eq!(host.statuses().len(), 5);
+}
+
+#[test]
+fn responses_gather_until_the_input_is_drained() {
+    let mut host = Host::new(buffered(Coalesce::UntilInputDrained, 100_000));
+    let (start, end) = GET.split_at(9);
+    host.send(GET.repeat(5) + start);
+    assert_eq!(host.writes.len(), 0);
+    host.send(end);
+    assert_eq!(host.writes.len(), 1);
+    assert_eq!(host.statuses().len(), 6);
+    // An explicit flush does not wait for it.
+    host.send(GET.to_owned() + start);
+    assert_eq!(host.writes.len(), 1);
+    host.connection.flush(host.now);
+    host.write(usize::MAX);
+    assert_eq!(host.statuses().len(), 7);
+}
+
+#[test]
+fn only_full_buffers_are_released_early_and_each_alone() {
+    for coalesce in [Coalesce::UntilInputDrained, Coalesce::UntilInputWouldBlock] {
+        let mut host = Host::new(buffered(coalesce, 4096));
+        host.send("GET /30000-0 HTTP/1.1\r\nHost: h\r\n\r\nGET");
+        let total: usize = 30_000 + host_head(&host.output());
+        let mut expected = vec![4096; total / 4096];
+        if coalesce == Coalesce::UntilInputWouldBlock {
+            expected.push(total % 4096);
+        }
+        let writes: Vec<usize> = host.writes.iter().map(Vec::len).collect();
+        assert_eq!(writes, expected, "{coalesce:?}");
+        // The next response shares a buffer with the residue.
+        host.send(" /big HTTP/1.1\r\nHost: h\r\n\r\n");
+        let full = host.writes.iter().filter(|write| write.len() == 4096);
+        assert!(full.count() > 79);
+        assert_eq!(host.statuses(), [200, 200]);
+    }
+}
+
+fn host_head(output: &str) -> usize {
+    output.find("\r\n\r\n").unwrap() + 4
+}
+
+#[test]
+fn a_write_cut_short_keeps_the_pieces_apart() {
+    let mut host = Host::new(buffered(Coalesce::EachResponse, 0));
+    host.push(GET.repeat(2));
+    host.write(7);
+    let first: usize = host.writes[0].len();
+    assert_eq!(first, 7);
+    let mut whole = Host::new(buffered(Coalesce::EachResponse, 0));
+    whole.send(GET.repeat(2));
+    assert_eq!(host.output(), whole.output());
+    // No write spans two responses.
+    let length = whole.writes[0].len();
+    let mut position = 0;
+    for write in &host.writes {
+        assert_eq!(position / length, (position + write.len() - 1) / length);
+        position += write.len();
+    }
+}
+
+#[test]
+fn nothing_is_held_past_the_idle_time_or_the_end_of_the_input() {
+    let limits = Limits {
+        idle: Duration::from_secs(5),
+        header: Duration::from_secs(20),
+        ..Limits::default()
+    };
+    let config = ServerConfig {
+        limits,
+        ..buffered(Coalesce::UntilInputDrained, 100_000)
+    };
+    let mut host = Host::new(config.clone());
+    host.send(GET.to_owned() + "GET");
+    assert_eq!(host.writes.len(), 0);
+    assert_eq!(host.wait(), Duration::from_secs(5));
+    assert_eq!(host.statuses(), [200]);
+    assert!(host.actions.is_empty());
+    assert_eq!(host.wait(), Duration::from_secs(15));
+    assert_eq!(host.statuses(), [200, 408]);
+
+    let mut host = Host::new(config);
+    host.send(GET.to_owned() + "GET").eof();
+    assert_eq!(host.statuses(), [200]);
+    assert_eq!(host.actions, [Action::Close]);
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientTruncated)
+    );
+}
+
+#[test]
+fn time_outs_have_their_reasons() {
+    let limits = Limits::default();
+    let closed = |input: &str| {
+        let mut host = Host::new(ServerConfig::default());
+        host.send(input);
+        let waited = host.wait();
+        (
+            waited,
+            host.statuses(),
+            host.connection.close_reason().unwrap(),
+        )
+    };
+    assert_eq!(closed(""), (limits.idle, vec![], CloseReason::IdleTimeout));
+    assert_eq!(
+        closed(GET),
+        (limits.idle, vec![200], CloseReason::IdleTimeout)
+    );
+    assert_eq!(
+        closed(&(GET.to_owned() + "\r\n")),
+        (limits.idle, vec![200], CloseReason::IdleTimeout)
+    );
+    assert_eq!(
+        closed("GET /a HTTP/1.1\r\n"),
+        (
+            limits.header,
+            vec![408],
+            CloseReason::Refused(Refusal::HeadTimeout)
+        )
+    );
+    assert_eq!(
+        closed("POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc"),
+        (
+            limits.idle,
+            vec![408],
+            CloseReason::Refused(Refusal::BodyTimeout)
+        )
+    );
+}
+
+#[test]
+fn a_head_that_trickles_in_is_timed_from_its_first_octet() {
+    let mut host = Host::new(ServerConfig::default());
+    for octet in GET.bytes().take(15) {
+        host.send([octet]);
+        host.now += Duration::from_secs(1);
+    }
+    assert_eq!(host.wait(), Duration::from_secs(5));
+    assert_eq!(host.statuses(), [408]);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let mut host = Host::new(ServerConfig::default());
+    host.push("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
+    let at = host.connection.poll_timeout().unwrap();
+    assert_eq!(at.since(host.now), Limits::default().send);
+    // Progress starts the time anew.
+    host.now += Duration::from_secs(59);
+    host.connection.transmitted(1, host.now);
+    let at = host.connection.poll_timeout().unwrap();
+    assert_eq!(at.since(host.now), Limits::default().send);
+    host.connection.handle_timeout(at);
+    assert_eq!(host.connection.poll_action(), Some(Action::Abort));
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::SendTimeout)
+    );
+    assert!(host.connection.is_finished());
+    assert_eq!(host.connection.transmit(&mut [IoSlice::new(&[])]), 0);
+}
+
+#[test]
+fn after_the_last_response_the_half_is_closed_and_the_rest_drained() {
+    let config = ServerConfig {
+        max_requests_per_connection: Some(5),
+        ..ServerConfig::default()
+    };
+    let mut host = Host::new(config.clone());
+    host.send(GET.repeat(15));
+    assert_eq!(host.statuses(), [200; 5]);
+    assert_eq!(host.output().matches("Connection: close\r\n").count(), 1);
+    assert_eq!(host.actions, [Action::ShutdownWrite]);
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::RequestLimit)
+    );
+    assert!(host.connection.wants_data() && !host.connection.is_finished());
+    host.send(GET.repeat(15)).eof();
+    assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
+    assert!(host.connection.is_finished());
+    assert_eq!(host.statuses(), [200; 5]);
+
+    // A client that never closes its half is not waited for without end.
+    let mut host = Host::new(config.clone());
+    host.send(GET.repeat(5));
+    assert_eq!(host.wait(), Limits::default().linger);
+    assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
+    let mut host = Host::new(config);
+    host.send(GET.repeat(5));
+    let flood = vec![b'x'; Limits::default().linger_bytes.0 as usize + 1];
+    host.send(flood);
+    assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
+}
+
+#[test]
+fn a_careless_close_takes_no_more_input_and_closes_both_halves() {
+    let config = ServerConfig {
+        max_requests_per_connection: Some(5),
+        close: CloseManner::Full,
+        ..ServerConfig::default()
+    };
+    let mut host = Host::new(config);
+    host.push(GET.repeat(15));
+    assert!(!host.connection.wants_data());
+    host.write(usize::MAX);
+    assert_eq!(host.statuses(), [200; 5]);
+    assert_eq!(host.actions, [Action::Close]);
+    assert!(host.connection.is_finished());
+}
+
+#[test]
+fn the_client_may_close_its_half_first() {
+    let mut host = Host::new(ServerConfig::default());
+    host.push(GET.repeat(3));
+    host.eof();
+    assert_eq!(host.statuses(), [200; 3]);
+    assert_eq!(host.actions, [Action::Close]);
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientFinished)
+    );
+}
+
+#[test]
+fn a_failed_transport_ends_everything() {
+    let mut host = Host::new(ServerConfig::default());
+    host.push(GET);
+    host.connection.handle_failure();
+    host.send(GET).eof();
+    assert_eq!(host.writes.len(), 0);
+    assert!(host.connection.is_finished());
+    assert_eq!(host.connection.poll_timeout(), None);
+}
+
+#[test]
+fn a_client_that_sends_and_never_reads_is_pushed_back() {
+    let limits = Limits {
+        backlog: Bytes(1000),
+        ..Limits::default()
+    };
+    let config = ServerConfig {
+        limits,
+        ..buffered(Coalesce::UntilInputDrained, 1_000_000)
+    };
+    let mut host = Host::new(config);
+    host.push(GET.repeat(50) + "GET");
+    assert!(!host.connection.wants_data());
+    let answered = host.connection.requests();
+    assert!((4..10).contains(&answered), "{answered}");
+    // What waits for the transport is not held back as well, or neither side would move.
+    host.write(100);
+    assert!(host.connection.wants_data());
+    host.connection.flush(host.now);
+    host.write(usize::MAX);
+    assert_eq!(host.statuses(), [200; 50]);
+}
+
+#[test]
+fn dresses_have_the_head_sizes_of_the_paper() {
+    // Octets of a 200 and of a 304, from tables 8 and 9 with requests of 190 octets.
+    for (dress, ok, not_modified) in [
+        (Dress::jigsaw(), 261.5, 218.4),
+        (Dress::apache(), 196.0, 132.7),
+    ] {
+        let name = dress.name.clone();
+        let mut host = Host::with_dress(ServerConfig::default(), dress);
+        let files: Vec<String> = site()
+            .files
+            .iter()
+            .map(|file| file.path.clone())
+            .filter(|path| path != "/a" && path != "/big")
+            .collect();
+        assert_eq!(files.len(), 43);
+        let mut mean = |field: &str| {
+            host.served.clear();
+            for path in &files {
+                host.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n{field}\r\n"));
+            }
+            let heads: u64 = host.served.iter().map(|served| served.head.0).sum();
+            heads as f64 / 43.0
+        };
+        for (measured, paper) in [(mean(""), ok), (mean("If-None-Match: *\r\n"), not_modified)] {
+            let error = measured / paper - 1.0;
+            assert!(error.abs() < 0.02, "{name}: {measured} against {paper}");
+        }
+    }
+}
+
+#[test]
+fn an_old_client_is_told_how_long_it_may_stay() {
+    let config = ServerConfig {
+        max_requests_per_connection: Some(3),
+        ..ServerConfig::default()
+    };
+    let mut host = Host::with_dress(config, Dress::apache());
+    for _ in 0..3 {
+        host.send("GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
+    }
+    let output = host.output();
+    assert!(output.contains("Connection: Keep-Alive\r\nKeep-Alive: timeout=60, max=2\r\n"));
+    assert!(output.contains("Connection: Keep-Alive\r\nKeep-Alive: timeout=60, max=1\r\n"));
+    assert_eq!(output.matches("Keep-Alive: timeout").count(), 2);
+    assert_eq!(output.matches("Connection: close").count(), 1);
+}
+
+/// Pieces of request streams, right and wrong.
+const PIECES: [&str; 14] = [
+    GET,
+    LAST,
+    "HEAD /big HTTP/1.1\r\nHost: h\r\n\r\n",
+    "GET /500-1 HTTP/1.1\r\nHost: h\r\nRange: bytes=0-9,300-399\r\n\r\n",
+    "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    "POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\n\r\nGET / HTTP/1",
+    "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+    "POST /discard HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
+    "\r\n",
+    "GET /a HTTP/1.1\r\nHost: h\n\r\n",
+    "GET /a HTTP/1.1\r\n Host: h\r\n\r\n",
+    "GET /a HTTP/1.1\r\n\r\n",
+    "GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+];
+
+proptest! {
+    #[test]
+    fn any_split_of_the_input_gives_the_same_output(
+        pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..8),
+        cuts in prop::collection::vec(0usize..600, 0..12),
+        coalesce in prop::sample::select(&[
+            Coalesce::EachResponse,
+            Coalesce::UntilInputWouldBlock,
+            Coalesce::UntilInputDrained,
+        ][..]),
+        most in 1usize..5000,
+        backlog in 0u64..2000,
+    ) {
+        let limits = Limits {
+            head: Bytes(150),
+            target: Bytes(30),
+            backlog: Bytes(backlog),
+            ..Limits::default()
+        };
+        let config = ServerConfig { limits, ..buffered(coalesce, 700) };
+        let input = pieces.concat().into_bytes();
+        let mut whole = Host::new(config.clone());
+        whole.send(&input).eof();
+
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(input.len())).collect();
+        cuts.sort_unstable();
+        cuts.push(input.len());
+        let mut split = Host::new(config);
+        let mut start = 0;
+        for cut in cuts {
+            split.push(&input[start..cut]).write(most);
+            start = cut;
+        }
+        split.eof();
+
+        prop_assert_eq!(split.output(), whole.output());
+        prop_assert_eq!(split.statuses(), whole.statuses());
+        prop_assert_eq!(split.connection.close_reason(), whole.connection.close_reason());
+        prop_assert!(split.connection.is_finished() && whole.connection.is_finished());
+        // Octets are conserved: every one that was sent belongs to a response on record.
+        let recorded: u64 = split.served.iter().map(|served| served.head.0 + served.body.0).sum();
+        prop_assert_eq!(recorded, split.output().len() as u64);
+    }
+
+    #[test]
+    fn any_bytes_end_in_a_close(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let mut host = Host::new(ServerConfig::default());
+        host.send(&bytes).eof();
+        prop_assert!(host.connection.is_finished());
+        prop_assert!(host.connection.close_reason().is_some());
+    }
+}
