@@ -1,0 +1,137 @@
+//! Evidence that a server connection allocates nothing per exchange once it is warm.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_http::h1::server::{Coalesce, Connection, ServerConfig};
+use fathometer_http::origin::dress::Dress;
+use fathometer_http::origin::{Origin, OriginConfig};
+use fathometer_model::{Bytes, ContentCoding, File, Instant, Site};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting the calls of each thread.
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a constant-
+// initialised thread local without a destructor, which never allocates.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's obligations are passed on as they are.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's obligations are passed on as they are.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's obligations are passed on as they are.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn origin(dress: Dress) -> Arc<Origin> {
+    let site = Site {
+        name: "test".to_owned(),
+        files: vec![File {
+            path: "/images/logo.gif".to_owned(),
+            content_type: "image/gif".to_owned(),
+            body: Arc::from(vec![7; 3000]),
+            encoded: vec![(ContentCoding::Deflate, Arc::from(vec![8; 1000]))],
+            last_modified: 784_111_777,
+        }],
+        pages: Vec::new(),
+    };
+    let config = OriginConfig {
+        dress,
+        wall_clock: Duration::from_secs(784_111_777),
+        discard: Some("/discard".to_owned()),
+    };
+    Arc::new(Origin::new(Arc::new(site), config).expect("a sound site and dress"))
+}
+
+/// Sends all requests in pieces and takes all responses; returns the octets taken.
+fn round(connection: &mut Connection, requests: &[u8], piece: usize, now: Instant) -> usize {
+    let mut taken = 0;
+    for data in requests.chunks(piece) {
+        connection.handle_data(data, now);
+        loop {
+            let mut slices = [IoSlice::new(&[]); 64];
+            let filled = connection.transmit(&mut slices);
+            let octets: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+            if octets == 0 {
+                break;
+            }
+            connection.transmitted(octets, now);
+            taken += octets;
+        }
+        assert_eq!(connection.poll_action(), None);
+        while connection.poll_event().is_some() {}
+    }
+    taken
+}
+
+#[test]
+fn a_warm_server_connection_exchanges_without_allocating() {
+    const HOST: &str = "Host: example.org\r\nAccept: */*\r\n";
+    let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\n{HOST}{fields}\r\n");
+    let requests = [
+        get("/images/logo.gif", ""),
+        get(
+            "/images/x/../%6cogo.gif?a=b",
+            "Accept-Encoding: deflate\r\n",
+        ),
+        get("/images/logo.gif", "If-None-Match: \"x\", *\r\n"),
+        get(
+            "/images/logo.gif",
+            "If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT\r\n",
+        ),
+        get("/images/logo.gif", "Range: bytes=0-99\r\n"),
+        get("/none", ""),
+        format!("HEAD /images/logo.gif HTTP/1.0\r\n{HOST}Connection: keep-alive\r\n\r\n"),
+        format!("POST /discard HTTP/1.1\r\n{HOST}Content-Length: 5\r\n\r\nhello"),
+        format!(
+            "PUT /discard HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\
+             \r\n5\r\nhello\r\n0\r\n\r\n"
+        ),
+    ]
+    .concat();
+    for dress in [Dress::minimal(), Dress::jigsaw(), Dress::apache()] {
+        let origin = origin(dress);
+        for coalesce in [Coalesce::EachResponse, Coalesce::UntilInputDrained] {
+            for piece in [1, 61, requests.len()] {
+                let config = Arc::new(ServerConfig {
+                    coalesce,
+                    output_buffer: Bytes(4096),
+                    events: true,
+                    ..ServerConfig::default()
+                });
+                let mut connection = Connection::new(Arc::clone(&origin), config, Instant::ZERO);
+                let first = round(&mut connection, requests.as_bytes(), piece, Instant::ZERO);
+                round(&mut connection, requests.as_bytes(), piece, Instant::ZERO);
+                let before = ALLOCATIONS.with(Cell::get);
+                let mut taken = 0;
+                for second in 1..=10 {
+                    let now = Instant::from_nanos(second * 1_000_000_000);
+                    taken += round(&mut connection, requests.as_bytes(), piece, now);
+                }
+                let allocated = ALLOCATIONS.with(Cell::get) - before;
+                assert_eq!(taken, 10 * first);
+                assert_eq!(allocated, 0, "{coalesce:?}, pieces of {piece} octets");
+                assert_eq!(connection.requests(), 12 * 9);
+            }
+        }
+    }
+}
