@@ -4,6 +4,7 @@
 //! There is no clock, no network and no randomness beyond the seed that a run recorded, so that a
 //! report made again years later is the same report.
 //!
+//! - [`packets`]: what a recorded exchange cost on the wire
 //! - [`run`]: a run's folder, as read
 //! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
@@ -15,6 +16,7 @@ pub mod claims;
 pub mod closeness;
 mod csv;
 mod error;
+pub mod packets;
 pub mod run;
 pub mod statistics;
 pub mod study;

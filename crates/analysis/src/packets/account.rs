@@ -1,0 +1,580 @@
+//! The pass over a capture: every packet to its class, its direction and its connection.
+
+use std::collections::HashMap;
+
+use fathometer_model::{Bytes, Instant};
+
+use super::Options;
+use super::capture::{Format, Integrity, Interface, LinkType, Record};
+use super::class::{Class, ClassCounts};
+use super::connection::{Connection, Novelty};
+use super::link;
+use super::parse::{Endpoint, IpPacket, Parsed, Segment, Transport};
+use super::quantiles::Quantiles;
+use super::sent::{CauseId, Causes, Tally, Transmissions};
+use super::summary::{
+    Accounting, Direction, DirectionSummary, Happening, IdleGap, InterfaceSummary, OtherCounts,
+    Repetition, RunSummary, SentSummary,
+};
+use super::tap::{PathComment, TapRole};
+use super::time_sequence::{Recorder, TimeSequence};
+
+/// Entries of each list in the result that is as long as the capture is bad.
+const LIST_LIMIT: usize = 10_000;
+/// Nanoseconds that stamps may go backwards without a note: writers that share a file take turns.
+const BACKWARDS_LIMIT: u64 = 1_000_000;
+
+/// Counts packets one by one.
+#[derive(Debug)]
+pub(super) struct Accountant<'a> {
+    options: &'a Options,
+    idle_threshold: u64,
+    train_gap: u64,
+    /// By index of the interface; made when its first packet comes.
+    taps: Vec<Option<Tap>>,
+    origin: Option<u64>,
+    first: Option<u64>,
+    last: Option<u64>,
+    classes: ClassCounts,
+    other: OtherCounts,
+    /// What is not TCP, by direction.
+    plain: [DirectionSummary; 2],
+    undirected: u64,
+    flows: HashMap<FlowKey, u32>,
+    /// The flow of the last packet: packets come in trains.
+    recent: Option<(FlowKey, u32)>,
+    connections: Vec<Tracked>,
+    /// The client of each pair of hosts, for packets without connections.
+    hosts: HashMap<(Endpoint, Endpoint), Endpoint>,
+    rtt: [Quantiles; 2],
+    trains: RunSummary,
+    runs: RunSummary,
+    run: (u32, u64),
+    idle_gaps: Vec<IdleGap>,
+    idle_gaps_unlisted: u64,
+    causes: Causes,
+    tallies: [Tally; 2],
+    repetitions: Vec<Repetition>,
+    recorder: Option<Recorder>,
+    without_time: u64,
+    /// The longest that a stamp lies before an earlier packet's.
+    backwards: u64,
+}
+
+/// An interface as the accounting sees it.
+#[derive(Debug)]
+struct Tap {
+    link: LinkType,
+    role: Option<TapRole>,
+    counted: bool,
+    packets: u64,
+    drops: HashMap<CauseId, u64>,
+}
+
+/// A connection and what its two ends transmitted.
+#[derive(Debug)]
+struct Tracked {
+    connection: Connection,
+    transmissions: Option<Box<[Transmissions; 2]>>,
+}
+
+/// The ends of a connection in an order that does not depend on the packet's direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FlowKey {
+    low: Endpoint,
+    high: Endpoint,
+}
+
+impl FlowKey {
+    #[inline]
+    fn of(ip: &IpPacket) -> FlowKey {
+        let (one, other) = (ip.source, ip.destination);
+        match one <= other {
+            true => FlowKey {
+                low: one,
+                high: other,
+            },
+            false => FlowKey {
+                low: other,
+                high: one,
+            },
+        }
+    }
+}
+
+/// What is known of a packet before its connection is.
+struct Arrival<'a> {
+    time: u64,
+    role: Option<TapRole>,
+    ip: &'a IpPacket,
+    segment: &'a Segment,
+    class: Class,
+    dropped: Option<CauseId>,
+}
+
+impl<'a> Accountant<'a> {
+    pub(super) fn new(options: &'a Options) -> Accountant<'a> {
+        let nanoseconds = |time: std::time::Duration| time.as_nanos().min(u64::MAX.into()) as u64;
+        Accountant {
+            options,
+            idle_threshold: nanoseconds(options.idle_threshold),
+            train_gap: nanoseconds(options.train_gap),
+            taps: Vec::new(),
+            origin: None,
+            first: None,
+            last: None,
+            classes: ClassCounts::default(),
+            other: OtherCounts::default(),
+            plain: Default::default(),
+            undirected: 0,
+            flows: HashMap::new(),
+            recent: None,
+            connections: Vec::new(),
+            hosts: HashMap::new(),
+            rtt: Default::default(),
+            trains: RunSummary::default(),
+            runs: RunSummary::default(),
+            run: (u32::MAX, 0),
+            idle_gaps: Vec::new(),
+            idle_gaps_unlisted: 0,
+            causes: Causes::default(),
+            tallies: Default::default(),
+            repetitions: Vec::new(),
+            recorder: (options.time_sequences > 0).then(|| Recorder::new(options.time_sequences)),
+            without_time: 0,
+            backwards: 0,
+        }
+    }
+
+    /// Counts one packet of the file.
+    #[inline]
+    pub(super) fn observe(&mut self, record: &Record<'_>) {
+        let mut comment = PathComment::default();
+        for text in record.comments() {
+            comment.read(text);
+        }
+        let dropped = comment.drop.map(|cause| self.causes.id(cause));
+        let tap = self.tap(record.interface_index, record.interface);
+        tap.packets += 1;
+        if let Some(cause) = dropped {
+            *tap.drops.entry(cause).or_default() += 1;
+        }
+        let (role, link) = (tap.role, tap.link);
+        let sends = role.is_some_and(TapRole::is_sender);
+        // Where packets leave the path, one that the path says it dropped was never there.
+        let vanished = dropped.is_some() && role.is_some_and(|role| !role.is_sender());
+        let counted = tap.counted && !vanished;
+
+        let stamp = match record.time {
+            Some(time) => time,
+            None => {
+                self.without_time += u64::from(counted);
+                self.origin.unwrap_or_default() + self.last.unwrap_or_default()
+            }
+        };
+        let origin = *self.origin.get_or_insert(stamp);
+        let time = stamp.saturating_sub(origin);
+        if !counted && !sends && !vanished {
+            return;
+        }
+        let parsed = match link::ip_packet(link, record.data) {
+            Some(packet) => {
+                let before = record.data.len() - packet.len();
+                Parsed::parse(packet, record.original_length.saturating_sub(before as u32))
+            }
+            None => Parsed::NotIp,
+        };
+        let class = Class::of(&parsed);
+        if counted {
+            self.count(time, &parsed, class, role);
+        }
+        let Parsed::Ip(ip) = &parsed else {
+            return;
+        };
+        let Transport::Tcp(segment) = &ip.transport else {
+            return;
+        };
+        if class == Class::Other {
+            return;
+        }
+        let arrival = Arrival {
+            time,
+            role,
+            ip,
+            segment,
+            class,
+            dropped,
+        };
+        let index = self.connection(&arrival);
+        if sends || vanished {
+            self.transmit(&arrival, index, vanished);
+        }
+        if counted {
+            self.follow(&arrival, index);
+        }
+    }
+
+    /// The result, and the time sequences that were asked for.
+    pub(super) fn finish(
+        mut self,
+        format: Format,
+        integrity: Integrity,
+        interfaces: &[Interface],
+    ) -> (Accounting, Vec<TimeSequence>) {
+        for (index, interface) in interfaces.iter().enumerate() {
+            self.tap(index, interface);
+        }
+        self.runs.add(self.run.1);
+        for tracked in &self.connections {
+            self.trains.add(tracked.connection.train);
+        }
+        let (notes, sent) = (self.notes(interfaces), self.sees_senders());
+        // Connections that only the uncounted taps saw have no figures; indices close up.
+        let mut places = Vec::with_capacity(self.connections.len());
+        let mut connections = Vec::new();
+        for tracked in std::mem::take(&mut self.connections) {
+            places.push(connections.len() as u32);
+            if tracked.connection.is_counted() {
+                connections.push(tracked.connection.summary());
+            }
+        }
+        for gap in &mut self.idle_gaps {
+            gap.connection = places[gap.connection as usize];
+        }
+        for repetition in &mut self.repetitions {
+            repetition.connection = places[repetition.connection as usize];
+        }
+        let sequences = match self.recorder.take() {
+            Some(recorder) => recorder.finish(&places, &connections),
+            None => Vec::new(),
+        };
+        let [mut up, mut down] = std::mem::take(&mut self.plain);
+        for connection in &connections {
+            up.absorb(&connection.up);
+            down.absorb(&connection.down);
+        }
+        up.rtt = self.rtt[Direction::Up as usize].summary();
+        down.rtt = self.rtt[Direction::Down as usize].summary();
+        let accounting = Accounting {
+            format,
+            integrity,
+            notes,
+            taps: self.options.taps.clone(),
+            interfaces: self.interface_summaries(interfaces),
+            origin_unix_ns: self.origin.unwrap_or_default(),
+            first: self.first.map(Instant::from_nanos),
+            last: self.last.map(Instant::from_nanos),
+            classes: self.classes,
+            other: self.other,
+            up,
+            down,
+            undirected: self.undirected,
+            trains: self.trains,
+            runs: self.runs,
+            sent: sent.then(|| SentSummary {
+                up: self.tallies[Direction::Up as usize].summary(&self.causes),
+                down: self.tallies[Direction::Down as usize].summary(&self.causes),
+                repetitions: std::mem::take(&mut self.repetitions),
+            }),
+            idle_gaps: self.idle_gaps,
+            idle_gaps_unlisted: self.idle_gaps_unlisted,
+            connections,
+        };
+        (accounting, sequences)
+    }
+
+    #[inline]
+    fn tap(&mut self, index: usize, interface: &Interface) -> &mut Tap {
+        if index >= self.taps.len() {
+            self.taps.resize_with(index + 1, || None);
+        }
+        let choice = &self.options.taps;
+        self.taps[index].get_or_insert_with(|| {
+            let name = interface.name.as_deref();
+            Tap {
+                role: name.and_then(TapRole::of),
+                counted: choice.counts(name),
+                link: interface.link,
+                packets: 0,
+                drops: HashMap::new(),
+            }
+        })
+    }
+
+    /// What is counted of every packet, TCP or not.
+    #[inline]
+    fn count(&mut self, time: u64, parsed: &Parsed, class: Class, role: Option<TapRole>) {
+        self.classes.count(class);
+        if let Some(last) = self.last.filter(|last| time < *last) {
+            self.backwards = self.backwards.max(last - time);
+        }
+        self.first = Some(self.first.map_or(time, |first| first.min(time)));
+        self.last = self.last.max(Some(time));
+        if class == Class::Other {
+            self.count_other(time, parsed, role);
+        }
+    }
+
+    fn count_other(&mut self, time: u64, parsed: &Parsed, role: Option<TapRole>) {
+        let ip = match parsed {
+            Parsed::Ip(ip) => ip,
+            Parsed::NotIp => {
+                self.other.not_ip += 1;
+                self.undirected += 1;
+                return;
+            }
+            Parsed::Malformed => {
+                self.other.malformed += 1;
+                self.undirected += 1;
+                return;
+            }
+        };
+        match ip.transport {
+            Transport::Udp => self.other.udp += 1,
+            Transport::Icmp => self.other.icmp += 1,
+            Transport::Fragment => self.other.fragments += 1,
+            Transport::Tcp(_) | Transport::MalformedTcp => self.other.odd_tcp += 1,
+            Transport::Other => self.other.other_ip += 1,
+        }
+        let direction = match role {
+            Some(role) if role.is_up() => Direction::Up,
+            Some(_) => Direction::Down,
+            None => {
+                let source = ip.source.without_port();
+                match self.client_of(source, ip.destination.without_port(), source) == source {
+                    true => Direction::Up,
+                    false => Direction::Down,
+                }
+            }
+        };
+        let figures = &mut self.plain[direction as usize];
+        let at = Instant::from_nanos(time);
+        figures.classes.count(Class::Other);
+        figures.ip_bytes += Bytes(u64::from(ip.length));
+        figures.first.get_or_insert(at);
+        figures.last = figures.last.max(Some(at));
+    }
+
+    /// The client of two hosts: whoever was first taken to be it.
+    fn client_of(&mut self, one: Endpoint, other: Endpoint, client: Endpoint) -> Endpoint {
+        let pair = (one.min(other), one.max(other));
+        *self.hosts.entry(pair).or_insert(client)
+    }
+
+    /// The connection that a segment belongs to, made where there is none yet.
+    #[inline]
+    fn connection(&mut self, arrival: &Arrival<'_>) -> u32 {
+        let key = FlowKey::of(arrival.ip);
+        let known = match self.recent {
+            Some((recent, index)) if recent == key => Some(index),
+            _ => self.flows.get(&key).copied(),
+        };
+        if let Some(index) = known {
+            let connection = &self.connections[index as usize].connection;
+            let direction = connection.direction(arrival.ip.source);
+            let sequence = arrival.segment.sequence;
+            if !connection.is_succeeded_by(direction, arrival.class, sequence) {
+                self.recent = Some((key, index));
+                return index;
+            }
+        }
+        self.begin(key, arrival)
+    }
+
+    #[cold]
+    fn begin(&mut self, key: FlowKey, arrival: &Arrival<'_>) -> u32 {
+        let (source, destination) = (arrival.ip.source, arrival.ip.destination);
+        let opened_by_source = match (arrival.class, arrival.role) {
+            (Class::Syn, _) => true,
+            (Class::SynAck, _) => false,
+            (_, Some(role)) => role.is_up(),
+            (_, None) => source.port() >= destination.port(),
+        };
+        let (client, server) = match opened_by_source {
+            true => (source, destination),
+            false => (destination, source),
+        };
+        self.client_of(
+            client.without_port(),
+            server.without_port(),
+            client.without_port(),
+        );
+        let index = self.connections.len() as u32;
+        self.connections.push(Tracked {
+            connection: Connection::new(client, server),
+            transmissions: None,
+        });
+        self.flows.insert(key, index);
+        self.recent = Some((key, index));
+        index
+    }
+
+    /// Follows what a sender puts into the path.
+    fn transmit(&mut self, arrival: &Arrival<'_>, index: u32, vanished: bool) {
+        let tracked = &mut self.connections[index as usize];
+        let direction = tracked.connection.direction(arrival.ip.source);
+        let transmissions = tracked.transmissions.get_or_insert_default();
+        let transmissions = &mut transmissions[direction as usize];
+        if let (true, Some(cause)) = (vanished, arrival.dropped) {
+            transmissions.drop_later(arrival.segment, cause);
+            return;
+        }
+        tracked
+            .connection
+            .note_opening(direction, arrival.class, arrival.segment.sequence);
+        let Some(repeated) = transmissions.transmit(arrival.segment, arrival.dropped) else {
+            return;
+        };
+        self.tallies[direction as usize].count(repeated);
+        if self.repetitions.len() < LIST_LIMIT {
+            self.repetitions.push(Repetition {
+                connection: index,
+                direction,
+                at: Instant::from_nanos(arrival.time),
+                cause: repeated.0.map(|cause| self.causes.name(cause).to_owned()),
+            });
+        }
+    }
+
+    /// Follows a connection at the counted tap.
+    #[inline]
+    fn follow(&mut self, arrival: &Arrival<'_>, index: u32) {
+        let Arrival {
+            time,
+            ip,
+            segment,
+            class,
+            ..
+        } = *arrival;
+        let connection = &mut self.connections[index as usize].connection;
+        let direction = connection.direction(ip.source);
+        let observed = connection.observe(time, direction, ip, segment, class);
+        if let Some((gap, after)) = observed.gap {
+            if gap > self.train_gap {
+                self.trains.add(std::mem::take(&mut connection.train));
+                connection.trains += 1;
+            }
+            if gap > self.idle_threshold {
+                if self.idle_gaps.len() < LIST_LIMIT {
+                    self.idle_gaps.push(IdleGap {
+                        connection: index,
+                        start: Instant::from_nanos(time - gap),
+                        duration_ns: gap,
+                        after,
+                        ended_by: Happening {
+                            direction,
+                            class,
+                            retransmission: observed.novelty == Novelty::Repeated,
+                        },
+                    });
+                } else {
+                    self.idle_gaps_unlisted += 1;
+                }
+            }
+        }
+        connection.train += 1;
+        if let Some(rtt) = observed.rtt {
+            self.rtt[direction.opposite() as usize].add(rtt);
+        }
+        if self.run.0 == index {
+            self.run.1 += 1;
+        } else {
+            self.runs.add(self.run.1);
+            self.run = (index, 1);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(index, time, direction, class, &observed);
+        }
+    }
+
+    /// Whether the capture was taken where both hosts' packets enter the path.
+    fn sees_senders(&self) -> bool {
+        let sees = |role| self.taps.iter().flatten().any(|tap| tap.role == Some(role));
+        sees(TapRole::ClientSends) && sees(TapRole::ServerSends)
+    }
+
+    fn interface_summaries(&self, interfaces: &[Interface]) -> Vec<InterfaceSummary> {
+        let summary = |(tap, interface): (&Tap, &Interface)| InterfaceSummary {
+            name: interface.name.clone(),
+            link: interface.link,
+            packets: tap.packets,
+            counted: tap.counted,
+            lost: interface.lost,
+            drops: tap
+                .drops
+                .iter()
+                .map(|(cause, count)| (self.causes.name(*cause).to_owned(), *count))
+                .collect(),
+        };
+        self.taps
+            .iter()
+            .flatten()
+            .zip(interfaces)
+            .map(summary)
+            .collect()
+    }
+
+    fn notes(&self, interfaces: &[Interface]) -> Vec<String> {
+        let mut notes = Vec::new();
+        let named = |interface: &Interface| {
+            let name = interface.name.as_deref();
+            name.map_or_else(|| "an interface".to_owned(), |name| format!("{name:?}"))
+        };
+        for interface in interfaces.iter().filter(|interface| interface.lost > 0) {
+            notes.push(format!(
+                "the capture itself lost {} packets at {}: every figure is a lower bound",
+                interface.lost,
+                named(interface)
+            ));
+        }
+        let counted: Vec<&Tap> = self
+            .taps
+            .iter()
+            .flatten()
+            .filter(|tap| tap.counted)
+            .collect();
+        if counted.is_empty() && self.taps.iter().flatten().any(|tap| tap.packets > 0) {
+            notes.push(format!(
+                "no packet was counted: the capture has no interface {:?}",
+                self.options.taps.to_string()
+            ));
+        }
+        if counted.len() > 1 && counted.iter().any(|tap| tap.role.is_none()) {
+            notes.push(format!(
+                "{} interfaces are counted together: a packet that passed two of them counts twice",
+                counted.len()
+            ));
+        }
+        let foreign = |tap: &&&Tap| tap.packets > 0 && !link::is_known(tap.link);
+        for tap in counted.iter().filter(foreign) {
+            let LinkType(number) = tap.link;
+            notes.push(format!(
+                "{} packets of link type {number} cannot be looked into and count as other",
+                tap.packets
+            ));
+        }
+        if self.without_time > 0 {
+            notes.push(format!(
+                "{} packets have no time stamp and take that of the packet before",
+                self.without_time
+            ));
+        }
+        if self.backwards > BACKWARDS_LIMIT {
+            notes.push(format!(
+                "time goes backwards by up to {:.3} ms: the file is not in the order of its stamps",
+                self.backwards as f64 / 1e6
+            ));
+        }
+        let headless = self.connections.iter().filter(|tracked| {
+            tracked.connection.is_counted() && tracked.connection.is_scale_unknown()
+        });
+        match headless.count() {
+            0 => {}
+            count => notes.push(format!(
+                "the opening of {count} connections is not in the capture: their windows may be \
+                 scaled by a factor unknown here"
+            )),
+        }
+        notes
+    }
+}

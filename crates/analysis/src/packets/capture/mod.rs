@@ -1,0 +1,383 @@
+//! Reads capture files, classic pcap and pcapng, one packet at a time.
+//!
+//! Reads from any [`Read`] in one pass and holds one block at a time: memory does not grow with the
+//! file, and no length that a file claims is allocated before its octets have been read. A file
+//! that ends early or is broken inside gives every packet before that place, and
+//! [`Capture::integrity`] then says where and what. Nothing here interprets a packet.
+//!
+//! Formats: `draft-ietf-opsawg-pcap` (both byte orders, microseconds and nanoseconds) and
+//! `draft-ietf-opsawg-pcapng` (both byte orders, several sections, any time resolution and offset).
+
+mod pcap;
+mod pcapng;
+mod window;
+
+use std::io::{self, Read};
+
+use serde::{Deserialize, Serialize};
+
+use self::window::Window;
+
+/// The largest block or packet record that is read into memory; real ones are far smaller.
+const BLOCK_LIMIT: usize = 16 << 20;
+
+/// Why a capture gave no packets at all, or stopped giving them.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file has no octets: a capture that was never written.
+    #[error("the file is empty")]
+    Empty,
+    /// The first octets are those of no capture format.
+    #[error("not a capture: it begins with {beginning}, which is neither pcap nor pcapng")]
+    Unrecognised {
+        /// The first octets, in hexadecimal.
+        beginning: String,
+    },
+    /// The file is compressed.
+    #[error("the capture is compressed with {with}: decompress it first (or pipe it in as -)")]
+    Compressed {
+        /// The compressor's name.
+        with: &'static str,
+    },
+    /// The header of the file is cut short or senseless, so that no packet can be read.
+    #[error("the file's header is unusable at octet {offset}: {what}")]
+    Header {
+        /// Distance from the beginning of the file.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The system failed to read the file.
+    #[error("failed to read at octet {offset}: {source}")]
+    Io {
+        /// Distance from the beginning of the file.
+        offset: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// Whether a capture could be read to its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum Integrity {
+    /// It could.
+    #[default]
+    Whole,
+    /// It ends inside a block: whoever wrote it was stopped. Everything before was read.
+    Truncated {
+        /// Where the incomplete block begins, in octets from the beginning of the file.
+        offset: u64,
+    },
+    /// It makes no sense from some place on. Everything before was read.
+    Damaged {
+        /// Where the senseless block begins, in octets from the beginning of the file.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+}
+
+/// A sentence fragment that says where the file stopped making sense; `whole` otherwise.
+impl std::fmt::Display for Integrity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Integrity::Whole => f.write_str("whole"),
+            Integrity::Truncated { offset } => {
+                write!(
+                    f,
+                    "the file ends inside the block that begins at octet {offset}"
+                )
+            }
+            Integrity::Damaged { offset, what } => {
+                write!(f, "the file is damaged at octet {offset}: {what}")
+            }
+        }
+    }
+}
+
+/// What precedes the network packet in a record: the number of `LINKTYPE_*` as registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LinkType(pub u16);
+
+/// A place where packets were taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its name, when the file tells.
+    pub name: Option<String>,
+    /// What its packets begin with.
+    pub link: LinkType,
+    /// The most octets kept of a packet; 0 when unlimited.
+    pub snap_length: u32,
+    /// Packets that the capture itself lost there, when the file tells.
+    pub lost: u64,
+    /// How its time stamps are to be read.
+    #[serde(skip)]
+    resolution: Resolution,
+}
+
+/// One packet as it stands in the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// Counts the file's packets from 0.
+    pub number: u64,
+    /// Where it was taken.
+    pub interface: &'a Interface,
+    /// Index of that interface in [`Capture::interfaces`].
+    pub interface_index: usize,
+    /// Nanoseconds since the Unix epoch; `None` where the format has no place for it.
+    pub time: Option<u64>,
+    /// Length of the packet on the link, in octets; `data` may be shorter.
+    pub original_length: u32,
+    /// The octets kept.
+    pub data: &'a [u8],
+    options: pcapng::Options<'a>,
+}
+
+impl<'a> Record<'a> {
+    /// The comments written beside the packet, in the order of the file. Those that are not UTF-8
+    /// are left out.
+    pub fn comments(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.options.comments()
+    }
+}
+
+/// Which of the two formats a file is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Classic, one interface.
+    Pcap,
+    /// Blocks, any number of interfaces.
+    Pcapng,
+}
+
+/// A capture being read.
+///
+/// ```
+/// use fathometer_analysis::packets::capture::Capture;
+/// # use fathometer_analysis::packets::synthetic::CaptureWriter;
+/// # let mut writer = CaptureWriter::pcapng(&[("client.tx", 101)]);
+/// # writer.packet(0, 1_000, b"octets", None);
+/// # let octets = writer.into_octets();
+/// let mut capture = Capture::open(&octets[..])?;
+/// while let Some(record) = capture.next_record()? {
+///     assert_eq!(record.data, b"octets");
+/// }
+/// # Ok::<(), fathometer_analysis::packets::capture::CaptureError>(())
+/// ```
+#[derive(Debug)]
+pub struct Capture<R> {
+    window: Window<R>,
+    interfaces: Vec<Interface>,
+    integrity: Integrity,
+    finished: bool,
+    /// The record last given out, to be passed over before the next is looked for.
+    pending: usize,
+    records: u64,
+    dialect: Dialect,
+}
+
+#[derive(Debug)]
+enum Dialect {
+    Pcap(pcap::State),
+    Pcapng(pcapng::State),
+}
+
+/// Where a packet lies in the window, found before anything is lent out.
+#[derive(Debug, Clone)]
+struct Found {
+    /// Octets to pass over afterwards.
+    length: usize,
+    interface: usize,
+    time: Option<u64>,
+    original_length: u32,
+    data: std::ops::Range<usize>,
+    options: std::ops::Range<usize>,
+    big_endian: bool,
+}
+
+/// What looking for the next packet came to.
+enum Step {
+    Packet(Found),
+    End,
+    Truncated,
+    Damaged(String),
+}
+
+impl<R: Read> Capture<R> {
+    /// Recognises the format and reads the file's header.
+    pub fn open(reader: R) -> Result<Capture<R>, CaptureError> {
+        let mut window = Window::new(reader);
+        if !fill(&mut window, 4)? {
+            let beginning = window.octets();
+            return Err(match beginning {
+                [] => CaptureError::Empty,
+                _ => unrecognised(beginning),
+            });
+        }
+        let magic = window.array::<4>(0);
+        let mut interfaces = Vec::new();
+        let dialect = match magic {
+            pcapng::SECTION_MAGIC => Dialect::Pcapng(pcapng::State::default()),
+            _ if pcap::is_magic(magic) => {
+                if !fill(&mut window, pcap::HEADER_LENGTH)? {
+                    return Err(CaptureError::Header {
+                        offset: window.octets().len() as u64,
+                        what: "the file ends inside its header".to_owned(),
+                    });
+                }
+                let (state, interface) = pcap::open(window.octets())
+                    .map_err(|what| CaptureError::Header { offset: 0, what })?;
+                window.consume(pcap::HEADER_LENGTH);
+                interfaces.push(interface);
+                Dialect::Pcap(state)
+            }
+            [0x1f, 0x8b, ..] => return Err(CaptureError::Compressed { with: "gzip" }),
+            [0x28, 0xb5, 0x2f, 0xfd] => return Err(CaptureError::Compressed { with: "zstd" }),
+            [0xfd, b'7', b'z', b'X'] => return Err(CaptureError::Compressed { with: "xz" }),
+            _ => return Err(unrecognised(window.octets())),
+        };
+        Ok(Capture {
+            window,
+            interfaces,
+            integrity: Integrity::Whole,
+            finished: false,
+            pending: 0,
+            records: 0,
+            dialect,
+        })
+    }
+
+    /// The next packet; `None` at the end, and from the place on where the file is cut or damaged.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
+        if self.finished {
+            return Ok(None);
+        }
+        self.window.consume(std::mem::take(&mut self.pending));
+        let step = match &mut self.dialect {
+            Dialect::Pcap(state) => state.step(&mut self.window, &self.interfaces),
+            Dialect::Pcapng(state) => state.step(&mut self.window, &mut self.interfaces),
+        }
+        .map_err(|source| CaptureError::Io {
+            offset: self.window.offset(),
+            source,
+        })?;
+        let offset = self.window.offset();
+        match step {
+            Step::Packet(found) => {
+                self.pending = found.length;
+                let number = self.records;
+                self.records += 1;
+                let octets = self.window.octets();
+                Ok(Some(Record {
+                    number,
+                    interface: &self.interfaces[found.interface],
+                    interface_index: found.interface,
+                    time: found.time,
+                    original_length: found.original_length,
+                    data: &octets[found.data],
+                    options: pcapng::Options::new(&octets[found.options], found.big_endian),
+                }))
+            }
+            Step::End => {
+                self.finished = true;
+                Ok(None)
+            }
+            Step::Truncated => {
+                self.finished = true;
+                self.integrity = Integrity::Truncated { offset };
+                Ok(None)
+            }
+            Step::Damaged(what) => {
+                self.finished = true;
+                if self.records == 0 && self.interfaces.is_empty() {
+                    return Err(CaptureError::Header { offset, what });
+                }
+                self.integrity = Integrity::Damaged { offset, what };
+                Ok(None)
+            }
+        }
+    }
+
+    /// The interfaces seen so far: in pcapng they may be announced between packets.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// The file's format.
+    pub fn format(&self) -> Format {
+        match self.dialect {
+            Dialect::Pcap(_) => Format::Pcap,
+            Dialect::Pcapng(_) => Format::Pcapng,
+        }
+    }
+
+    /// How the file ended; final once [`Capture::next_record`] has given `None`.
+    pub fn integrity(&self) -> &Integrity {
+        &self.integrity
+    }
+}
+
+/// How long one tick of a time stamp is, and where its zero lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Resolution {
+    /// `if_tsresol`: a negative power of ten, or of two with the top bit set.
+    exponent: u8,
+    /// `if_tsoffset`, in seconds.
+    offset: i64,
+}
+
+impl Default for Resolution {
+    /// Microseconds since the Unix epoch.
+    fn default() -> Resolution {
+        Resolution {
+            exponent: 6,
+            offset: 0,
+        }
+    }
+}
+
+impl Resolution {
+    /// Nanoseconds since the Unix epoch, clamped to what 64 bits hold (until the year 2554).
+    fn nanoseconds(self, ticks: u64) -> u64 {
+        let since_offset = match self.exponent {
+            // The two that occur in practice, without wide arithmetic.
+            9 if self.offset == 0 => return ticks,
+            6 if self.offset == 0 => return ticks.saturating_mul(1_000),
+            binary if binary & 0x80 != 0 => {
+                (u128::from(ticks) * 1_000_000_000) >> u32::from(binary & 0x7f)
+            }
+            decimal @ 0..=9 => u128::from(ticks) * 10u128.pow(u32::from(9 - decimal)),
+            decimal => match 10u128.checked_pow(u32::from(decimal - 9)) {
+                Some(divisor) => u128::from(ticks) / divisor,
+                None => 0,
+            },
+        };
+        // Both terms are below 2^94: the sum cannot overflow.
+        let shifted = since_offset as i128 + i128::from(self.offset) * 1_000_000_000;
+        u64::try_from(shifted.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+fn fill<R: Read>(window: &mut Window<R>, wanted: usize) -> Result<bool, CaptureError> {
+    window.fill(wanted).map_err(|source| CaptureError::Io {
+        offset: window.offset(),
+        source,
+    })
+}
+
+fn unrecognised(beginning: &[u8]) -> CaptureError {
+    let beginning: Vec<String> = beginning
+        .iter()
+        .take(8)
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    CaptureError::Unrecognised {
+        beginning: beginning.join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests;

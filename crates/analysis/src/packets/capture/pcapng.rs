@@ -1,0 +1,342 @@
+//! The block format: sections, interfaces, packets with options.
+
+use std::io::{self, Read};
+
+use super::window::Window;
+use super::{BLOCK_LIMIT, Found, Interface, LinkType, Resolution, Step};
+
+/// The type of a section header block, the same in both byte orders.
+pub(super) const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+/// Obsolete, and still written by old programs.
+const PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const INTERFACE_STATISTICS: u32 = 5;
+const ENHANCED_PACKET: u32 = 6;
+
+const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
+const OPTION_INTERFACE_NAME: u16 = 2;
+const OPTION_TIME_RESOLUTION: u16 = 9;
+const OPTION_TIME_OFFSET: u16 = 14;
+const OPTION_INTERFACE_DROPS: u16 = 5;
+
+/// More interfaces than any real capture has; beyond it a file only wants memory.
+const INTERFACE_LIMIT: usize = 65_536;
+
+/// Where in the sequence of sections the reader is.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    big_endian: bool,
+    /// Index of the section's first interface among all.
+    first_interface: usize,
+}
+
+impl State {
+    /// Looks for the next packet, passing over blocks that carry none.
+    pub(super) fn step<R: Read>(
+        &mut self,
+        window: &mut Window<R>,
+        interfaces: &mut Vec<Interface>,
+    ) -> io::Result<Step> {
+        loop {
+            if !window.fill(12)? {
+                return Ok(match window.octets() {
+                    [] => Step::End,
+                    _ => Step::Truncated,
+                });
+            }
+            let header = window.array::<12>(0);
+            if header[..4] == SECTION_MAGIC {
+                match &header[8..] {
+                    [0x1a, 0x2b, 0x3c, 0x4d] => self.big_endian = true,
+                    [0x4d, 0x3c, 0x2b, 0x1a] => self.big_endian = false,
+                    other => {
+                        return Ok(Step::Damaged(format!(
+                            "a section with the byte-order magic {other:02x?}"
+                        )));
+                    }
+                }
+            }
+            let kind = u32_at(&header, 0, self.big_endian);
+            let length = u32_at(&header, 4, self.big_endian) as usize;
+            if length < 12 || !length.is_multiple_of(4) {
+                return Ok(Step::Damaged(format!("a block of {length} octets")));
+            }
+            if !matches!(
+                kind,
+                SECTION_HEADER
+                    | INTERFACE_DESCRIPTION
+                    | PACKET
+                    | SIMPLE_PACKET
+                    | INTERFACE_STATISTICS
+                    | ENHANCED_PACKET
+            ) {
+                // Names, secrets, journal entries and other people's blocks may be of any length.
+                if !window.skip(length as u64)? {
+                    return Ok(Step::Truncated);
+                }
+                continue;
+            }
+            if length > BLOCK_LIMIT {
+                return Ok(Step::Damaged(format!(
+                    "a block of type {kind} that claims {length} octets"
+                )));
+            }
+            if !window.fill(length)? {
+                return Ok(Step::Truncated);
+            }
+            let block = Block {
+                octets: &window.octets()[..length],
+                big_endian: self.big_endian,
+            };
+            let trailer = block.u32(length - 4) as usize;
+            if trailer != length {
+                return Ok(Step::Damaged(format!(
+                    "a block of {length} octets whose end says {trailer}"
+                )));
+            }
+            let step = match kind {
+                SECTION_HEADER => block.section().map(|()| {
+                    self.first_interface = interfaces.len();
+                    None
+                }),
+                INTERFACE_DESCRIPTION if interfaces.len() >= INTERFACE_LIMIT => {
+                    Err(format!("more than {INTERFACE_LIMIT} interfaces"))
+                }
+                INTERFACE_DESCRIPTION => block.interface().map(|interface| {
+                    interfaces.push(interface);
+                    None
+                }),
+                INTERFACE_STATISTICS => {
+                    block.statistics(self.first_interface, interfaces);
+                    Ok(None)
+                }
+                _ => block
+                    .packet(kind, self.first_interface, interfaces)
+                    .map(Some),
+            };
+            match step {
+                Ok(None) => window.consume(length),
+                Ok(Some(found)) => return Ok(Step::Packet(found)),
+                Err(what) => return Ok(Step::Damaged(what)),
+            }
+        }
+    }
+}
+
+/// One whole block, from its type to its trailing length.
+struct Block<'a> {
+    octets: &'a [u8],
+    big_endian: bool,
+}
+
+impl<'a> Block<'a> {
+    fn u16(&self, at: usize) -> u16 {
+        u16_at(self.octets, at, self.big_endian)
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32_at(self.octets, at, self.big_endian)
+    }
+
+    /// The octets before the trailing length.
+    fn body_end(&self) -> usize {
+        self.octets.len() - 4
+    }
+
+    fn options(&self, at: usize) -> Options<'a> {
+        let end = self.body_end();
+        Options::new(&self.octets[at.min(end)..end], self.big_endian)
+    }
+
+    fn section(&self) -> Result<(), String> {
+        if self.octets.len() < 28 {
+            return Err("a section header that is too short".to_owned());
+        }
+        match self.u16(12) {
+            1 => Ok(()),
+            major => Err(format!(
+                "version {major} of pcapng; only version 1 is known"
+            )),
+        }
+    }
+
+    fn interface(&self) -> Result<Interface, String> {
+        if self.octets.len() < 20 {
+            return Err("an interface description that is too short".to_owned());
+        }
+        let mut interface = Interface {
+            name: None,
+            link: LinkType(self.u16(8)),
+            snap_length: self.u32(12),
+            lost: 0,
+            resolution: Resolution::default(),
+        };
+        for (code, value) in self.options(16) {
+            match (code, value) {
+                (OPTION_INTERFACE_NAME, name) => {
+                    interface.name = Some(String::from_utf8_lossy(name).into_owned());
+                }
+                (OPTION_TIME_RESOLUTION, [exponent, ..]) => {
+                    interface.resolution.exponent = *exponent;
+                }
+                (OPTION_TIME_OFFSET, value) if value.len() == 8 => {
+                    interface.resolution.offset = u64_at(value, 0, self.big_endian) as i64;
+                }
+                _ => {}
+            }
+        }
+        Ok(interface)
+    }
+
+    fn statistics(&self, first_interface: usize, interfaces: &mut [Interface]) {
+        if self.octets.len() < 24 {
+            return;
+        }
+        let index = first_interface + self.u32(8) as usize;
+        let Some(interface) = interfaces.get_mut(index) else {
+            return;
+        };
+        for (code, value) in self.options(20) {
+            if code == OPTION_INTERFACE_DROPS && value.len() == 8 {
+                // Each block counts from the beginning of the capture: the last one stands.
+                interface.lost = u64_at(value, 0, self.big_endian);
+            }
+        }
+    }
+
+    #[inline]
+    fn packet(
+        &self,
+        kind: u32,
+        first_interface: usize,
+        interfaces: &[Interface],
+    ) -> Result<Found, String> {
+        let too_short = || "a packet block that is too short".to_owned();
+        // Where the packet begins, how much of it was kept (unless the block tells only the
+        // original length), its length on the link, its interface and its time stamp.
+        let start = match kind {
+            SIMPLE_PACKET => 12,
+            _ => 28,
+        };
+        if self.octets.len() < start + 4 {
+            return Err(too_short());
+        }
+        let index = match kind {
+            SIMPLE_PACKET => 0,
+            PACKET => u32::from(self.u16(8)),
+            _ => self.u32(8),
+        };
+        let position = first_interface.saturating_add(index as usize);
+        let interface = interfaces
+            .get(position)
+            .ok_or_else(|| format!("a packet of interface {index}, which was not announced"))?;
+        let (kept, original_length, time) = match kind {
+            SIMPLE_PACKET => {
+                let original = self.u32(8);
+                let snap = match interface.snap_length {
+                    0 => u32::MAX,
+                    limit => limit,
+                };
+                let room = (self.body_end() - start) as u32;
+                (original.min(snap).min(room), original, None)
+            }
+            _ => {
+                let ticks = u64::from(self.u32(12)) << 32 | u64::from(self.u32(16));
+                let time = interface.resolution.nanoseconds(ticks);
+                (self.u32(20), self.u32(24), Some(time))
+            }
+        };
+        let kept = kept as usize;
+        if kept > self.body_end() - start {
+            return Err(format!("a packet of {kept} octets in a smaller block"));
+        }
+        let options = match kind {
+            SIMPLE_PACKET => self.body_end(),
+            _ => (start + kept.next_multiple_of(4)).min(self.body_end()),
+        };
+        Ok(Found {
+            length: self.octets.len(),
+            interface: position,
+            time,
+            original_length,
+            data: start..start + kept,
+            options: options..self.body_end(),
+            big_endian: self.big_endian,
+        })
+    }
+}
+
+/// The options at the end of a block: pairs of a code and a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options<'a> {
+    left: &'a [u8],
+    big_endian: bool,
+}
+
+impl<'a> Options<'a> {
+    #[inline]
+    pub(super) fn new(octets: &'a [u8], big_endian: bool) -> Options<'a> {
+        Options {
+            left: octets,
+            big_endian,
+        }
+    }
+
+    #[inline]
+    pub(super) fn comments(self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.filter(|(code, _)| *code == OPTION_COMMENT)
+            .filter_map(|(_, value)| std::str::from_utf8(value).ok())
+    }
+}
+
+impl<'a> Iterator for Options<'a> {
+    type Item = (u16, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        if self.left.len() < 4 {
+            return None;
+        }
+        let code = u16_at(self.left, 0, self.big_endian);
+        let length = usize::from(u16_at(self.left, 2, self.big_endian));
+        let value = self.left.get(4..4 + length);
+        let rest = self.left.get(4 + length.next_multiple_of(4)..);
+        self.left = rest.unwrap_or_default();
+        if code == OPTION_END {
+            self.left = &[];
+            return None;
+        }
+        value.map(|value| (code, value))
+    }
+}
+
+fn u16_at(octets: &[u8], at: usize, big_endian: bool) -> u16 {
+    let array = [octets[at], octets[at + 1]];
+    match big_endian {
+        true => u16::from_be_bytes(array),
+        false => u16::from_le_bytes(array),
+    }
+}
+
+#[inline]
+pub(super) fn u32_at(octets: &[u8], at: usize, big_endian: bool) -> u32 {
+    let mut array = [0; 4];
+    array.copy_from_slice(&octets[at..at + 4]);
+    match big_endian {
+        true => u32::from_be_bytes(array),
+        false => u32::from_le_bytes(array),
+    }
+}
+
+fn u64_at(octets: &[u8], at: usize, big_endian: bool) -> u64 {
+    let mut array = [0; 8];
+    array.copy_from_slice(&octets[at..at + 8]);
+    match big_endian {
+        true => u64::from_be_bytes(array),
+        false => u64::from_le_bytes(array),
+    }
+}

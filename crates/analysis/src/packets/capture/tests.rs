@@ -1,0 +1,273 @@
+use super::*;
+use crate::packets::synthetic::CaptureWriter;
+
+const PACKET: &[u8] = b"a packet of 24 octets...";
+
+/// What of a record matters: interface, time, original length, octets, comments.
+type Seen = (usize, Option<u64>, u32, Vec<u8>, Vec<String>);
+
+fn read(octets: &[u8]) -> (Vec<Seen>, Integrity, Vec<Interface>) {
+    let mut capture = Capture::open(octets).unwrap();
+    let mut seen = Vec::new();
+    while let Some(record) = capture.next_record().unwrap() {
+        assert_eq!(record.number, seen.len() as u64);
+        seen.push((
+            record.interface_index,
+            record.time,
+            record.original_length,
+            record.data.to_vec(),
+            record.comments().map(str::to_owned).collect(),
+        ));
+    }
+    // Once at the end, always at the end.
+    assert!(capture.next_record().unwrap().is_none());
+    let interfaces = capture.interfaces().to_vec();
+    (seen, capture.integrity().clone(), interfaces)
+}
+
+#[test]
+fn classic_captures_of_both_orders_and_resolutions_say_the_same() {
+    for big_endian in [false, true] {
+        for (nanoseconds, stamp) in [
+            (false, 1_500_000_000_000_001_000),
+            (true, 1_500_000_000_000_001_234),
+        ] {
+            let mut writer = CaptureWriter::pcap(101, nanoseconds, big_endian);
+            writer.packet(0, 1_500_000_000_000_001_234, PACKET, None);
+            writer.cut_packet(0, 1_500_000_000_000_001_234, PACKET, 10, None);
+            let (seen, integrity, interfaces) = read(writer.octets());
+            assert_eq!(integrity, Integrity::Whole);
+            assert_eq!(interfaces[0].link, LinkType(101));
+            assert_eq!(seen[0], (0, Some(stamp), 24, PACKET.to_vec(), vec![]));
+            assert_eq!(seen[1], (0, Some(stamp), 24, PACKET[..10].to_vec(), vec![]));
+        }
+    }
+}
+
+#[test]
+fn pcapng_of_both_orders_with_sections_and_comments() {
+    for big_endian in [false, true] {
+        let taps = [("client.tx", 101), ("client.rx", 1)];
+        let mut writer = CaptureWriter::pcapng_in_order(&taps, big_endian);
+        writer.packet(1, 77, PACKET, Some("drop=loss"));
+        // Names and unknown blocks carry no packet.
+        writer.block(4, &[0; 12]);
+        writer.block(0x0bad, b"somebody else's");
+        writer.section();
+        writer.interface("eth0", 1, 6, 10);
+        writer.cut_packet(0, 1_000_001, PACKET, 7, None);
+        let (seen, integrity, interfaces) = read(writer.octets());
+        assert_eq!(integrity, Integrity::Whole);
+        let names: Vec<_> = interfaces.iter().map(|i| i.name.as_deref()).collect();
+        assert_eq!(names, [Some("client.tx"), Some("client.rx"), Some("eth0")]);
+        let comments = vec!["drop=loss".to_owned()];
+        assert_eq!(seen[0], (1, Some(77), 24, PACKET.to_vec(), comments));
+        let stamp = Some(11_000_001_000);
+        assert_eq!(seen[1], (2, stamp, 24, PACKET[..7].to_vec(), vec![]));
+    }
+}
+
+#[test]
+fn sections_may_differ_in_byte_order() {
+    let mut writer = CaptureWriter::pcapng_in_order(&[("one", 101)], true);
+    writer.packet(0, 1, PACKET, None);
+    let mut octets = writer.into_octets();
+    let mut writer = CaptureWriter::pcapng_in_order(&[("other", 101)], false);
+    writer.packet(0, 2, PACKET, None);
+    octets.extend(writer.octets());
+    let (seen, integrity, interfaces) = read(&octets);
+    assert_eq!(integrity, Integrity::Whole);
+    assert_eq!(
+        seen.iter().map(|s| s.1).collect::<Vec<_>>(),
+        [Some(1), Some(2)]
+    );
+    assert_eq!(interfaces[1].name.as_deref(), Some("other"));
+}
+
+#[test]
+fn simple_and_obsolete_packet_blocks_are_packets() {
+    let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
+    let simple = [&24u32.to_le_bytes()[..], PACKET].concat();
+    writer.block(3, &simple);
+    let obsolete = [
+        &[0, 0, 0, 0][..],
+        &0u32.to_le_bytes(),
+        &9u32.to_le_bytes(),
+        &24u32.to_le_bytes(),
+        &30u32.to_le_bytes(),
+        PACKET,
+    ];
+    writer.block(2, &obsolete.concat());
+    let (seen, integrity, _) = read(writer.octets());
+    assert_eq!(integrity, Integrity::Whole);
+    assert_eq!(seen[0], (0, None, 24, PACKET.to_vec(), vec![]));
+    assert_eq!(seen[1], (0, Some(9), 30, PACKET.to_vec(), vec![]));
+}
+
+#[test]
+fn a_simple_packet_is_no_longer_than_the_snap_length() {
+    let mut writer = CaptureWriter::pcapng(&[]);
+    let interface = [&[101, 0, 0, 0][..], &8u32.to_le_bytes()].concat();
+    writer.block(1, &interface);
+    writer.block(3, &[&24u32.to_le_bytes()[..], &PACKET[..8]].concat());
+    let (seen, _, _) = read(writer.octets());
+    assert_eq!(seen[0], (0, None, 24, PACKET[..8].to_vec(), vec![]));
+}
+
+#[test]
+fn interface_statistics_tell_what_the_capture_lost() {
+    let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
+    let mut statistics = [0u8; 24].to_vec();
+    statistics[12..16].copy_from_slice(&[5, 0, 8, 0]);
+    statistics[16] = 42;
+    writer.block(5, &statistics);
+    let (_, integrity, interfaces) = read(writer.octets());
+    assert_eq!((integrity, interfaces[0].lost), (Integrity::Whole, 42));
+}
+
+#[test]
+fn every_resolution_comes_to_nanoseconds() {
+    let nanoseconds = |exponent, offset, ticks| Resolution { exponent, offset }.nanoseconds(ticks);
+    assert_eq!(nanoseconds(0, 0, 3), 3_000_000_000);
+    assert_eq!(nanoseconds(3, 1, 5), 1_005_000_000);
+    assert_eq!(nanoseconds(6, 0, 5), 5_000);
+    assert_eq!(nanoseconds(6, -1, 2_000_000), 1_000_000_000);
+    assert_eq!(nanoseconds(9, 0, 5), 5);
+    assert_eq!(nanoseconds(12, 0, 5_999), 5);
+    assert_eq!(nanoseconds(0x80 | 10, 0, 512), 500_000_000);
+    assert_eq!(nanoseconds(0x80, 0, 2), 2_000_000_000);
+    // What no 64-bit count of nanoseconds can hold is clamped.
+    assert_eq!(nanoseconds(0, 0, u64::MAX), u64::MAX);
+    assert_eq!(nanoseconds(6, i64::MIN, 5), 0);
+    assert_eq!(nanoseconds(127, 0, u64::MAX), 0);
+    assert_eq!(nanoseconds(255, i64::MAX, u64::MAX), u64::MAX);
+}
+
+#[test]
+fn a_file_cut_anywhere_gives_what_was_whole() {
+    let mut pcapng = CaptureWriter::pcapng(&[("eth0", 1)]);
+    let mut pcap = CaptureWriter::pcap(1, true, false);
+    let mut ends = [vec![pcapng.octets().len()], vec![pcap.octets().len()]];
+    for n in 0..3 {
+        pcapng.packet(0, n, PACKET, Some("a comment"));
+        pcap.packet(0, n, PACKET, None);
+        ends[0].push(pcapng.octets().len());
+        ends[1].push(pcap.octets().len());
+    }
+    for (octets, ends) in [pcapng.octets(), pcap.octets()].into_iter().zip(ends) {
+        for cut in ends[0]..octets.len() {
+            let (seen, integrity, _) = read(&octets[..cut]);
+            let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
+            assert_eq!(seen.len(), whole, "cut at {cut}");
+            let expected = match ends.contains(&cut) {
+                true => Integrity::Whole,
+                false => Integrity::Truncated {
+                    offset: ends[whole] as u64,
+                },
+            };
+            assert_eq!(integrity, expected);
+        }
+    }
+}
+
+#[test]
+fn damage_says_where_it_is() {
+    let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
+    writer.packet(0, 1, PACKET, None);
+    let good = writer.octets().len();
+    writer.packet(7, 1, PACKET, None);
+    let (seen, integrity, _) = read(writer.octets());
+    assert_eq!(seen.len(), 1);
+    assert_eq!(
+        integrity.to_string(),
+        format!(
+            "the file is damaged at octet {good}: a packet of interface 7, which was not announced"
+        )
+    );
+    let mut octets = writer.octets()[..good].to_vec();
+    octets[good - 4] ^= 4;
+    let (seen, integrity, _) = read(&octets);
+    assert!(seen.is_empty());
+    assert!(
+        matches!(integrity, Integrity::Damaged { what, .. } if what.contains("whose end says"))
+    );
+}
+
+#[test]
+fn what_is_no_capture_is_refused_with_its_beginning() {
+    let error = |octets: &[u8]| Capture::open(octets).err().unwrap().to_string();
+    assert_eq!(error(b""), "the file is empty");
+    assert!(error(b"GET / HTTP/1.0").contains("47 45 54 20"));
+    assert!(error(&[0x1f, 0x8b, 8, 0]).contains("gzip"));
+    assert!(error(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).contains("octet 6"));
+    assert!(
+        error(&[[0xd4, 0xc3, 0xb2, 0xa1, 9, 0].as_slice(), &[0; 18]].concat())
+            .contains("version 9")
+    );
+}
+
+#[test]
+fn a_claimed_length_takes_no_memory() {
+    let mut octets = CaptureWriter::pcap(1, false, false).into_octets();
+    octets.extend([
+        0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0,
+    ]);
+    let mut capture = Capture::open(&octets[..]).unwrap();
+    assert!(capture.next_record().unwrap().is_none());
+    assert_eq!(capture.integrity(), &Integrity::Truncated { offset: 24 });
+    assert!(capture.window.memory() <= 256 << 10);
+
+    let mut octets = CaptureWriter::pcapng(&[]).into_octets();
+    let offset = octets.len() as u64;
+    octets.extend([0xad, 0x0b, 0, 0, 0xfc, 0xff, 0xff, 0xff, 1, 2, 3, 4]);
+    let mut capture = Capture::open(&octets[..]).unwrap();
+    assert!(capture.next_record().unwrap().is_none());
+    assert_eq!(capture.integrity(), &Integrity::Truncated { offset });
+}
+
+/// Gives one octet at a time, and is interrupted before each.
+struct Dribble<'a>(&'a [u8], bool);
+
+impl Read for Dribble<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1 = !self.1;
+        if self.1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let (first, rest) = self.0.split_at(self.0.len().min(1));
+        self.0 = rest;
+        buffer[..first.len()].copy_from_slice(first);
+        Ok(first.len())
+    }
+}
+
+#[test]
+fn a_slow_reader_gives_the_same() {
+    let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
+    // Larger than the window, so that it has to grow and to move.
+    let large = vec![7; 300_000];
+    writer.packet(0, 1, &large, None);
+    writer.packet(0, 2, PACKET, None);
+    let mut capture = Capture::open(Dribble(writer.octets(), false)).unwrap();
+    assert_eq!(capture.next_record().unwrap().unwrap().data, large);
+    assert_eq!(capture.next_record().unwrap().unwrap().data, PACKET);
+    assert!(capture.next_record().unwrap().is_none());
+    assert_eq!(capture.integrity(), &Integrity::Whole);
+}
+
+#[test]
+fn a_failing_reader_is_an_error_with_its_place() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the disk is gone"))
+        }
+    }
+    let head = CaptureWriter::pcap(1, false, false).into_octets();
+    let mut capture = Capture::open(head.chain(Broken)).unwrap();
+    let error = capture.next_record().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "failed to read at octet 24: the disk is gone"
+    );
+}

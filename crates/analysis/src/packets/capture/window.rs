@@ -1,0 +1,119 @@
+//! A stretch of a file in memory, moved along as the file is read.
+
+use std::io::{self, ErrorKind, Read};
+
+/// What is asked of the system at once, and the least memory that a window takes.
+const READ_LENGTH: usize = 256 << 10;
+
+/// The part of a file that has been read and not yet passed over.
+///
+/// It grows only when it is full of octets that were really read, and then to twice its length at
+/// most: a file cannot make it large by claiming to be.
+#[derive(Debug)]
+pub(super) struct Window<R> {
+    reader: R,
+    memory: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Distance of `start` from the beginning of the file.
+    offset: u64,
+    at_end: bool,
+}
+
+impl<R: Read> Window<R> {
+    pub(super) fn new(reader: R) -> Window<R> {
+        Window {
+            reader,
+            memory: vec![0; READ_LENGTH],
+            start: 0,
+            end: 0,
+            offset: 0,
+            at_end: false,
+        }
+    }
+
+    /// The octets at hand, from the current place on.
+    #[inline]
+    pub(super) fn octets(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    /// `N` octets at a distance from the current place; they must be at hand.
+    #[inline]
+    pub(super) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut array = [0; N];
+        array.copy_from_slice(&self.octets()[at..at + N]);
+        array
+    }
+
+    /// The current place, in octets from the beginning of the file.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads until `wanted` octets are at hand; false when the file ends before.
+    #[inline]
+    pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
+        if self.end - self.start >= wanted {
+            return Ok(true);
+        }
+        self.read_until(wanted)
+    }
+
+    /// Passes over octets that are at hand.
+    #[inline]
+    pub(super) fn consume(&mut self, length: usize) {
+        debug_assert!(length <= self.end - self.start);
+        self.start += length;
+        self.offset += length as u64;
+    }
+
+    /// Passes over octets whether at hand or not; false when the file ends before. The current
+    /// place is then unchanged in the file's eyes: the caller reports where the skipped block began.
+    pub(super) fn skip(&mut self, length: u64) -> io::Result<bool> {
+        let mut left = length;
+        loop {
+            let at_hand = self.end - self.start;
+            if left <= at_hand as u64 {
+                self.start += left as usize;
+                self.offset += length;
+                return Ok(true);
+            }
+            left -= at_hand as u64;
+            self.start = 0;
+            self.end = 0;
+            if !self.fill(1)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    #[cold]
+    fn read_until(&mut self, wanted: usize) -> io::Result<bool> {
+        if self.start > 0 {
+            self.memory.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        while self.end < wanted {
+            if self.at_end {
+                return Ok(false);
+            }
+            if self.end == self.memory.len() {
+                self.memory.resize(self.memory.len() * 2, 0);
+            }
+            match self.reader.read(&mut self.memory[self.end..]) {
+                Ok(0) => self.at_end = true,
+                Ok(length) => self.end += length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.memory.len()
+    }
+}

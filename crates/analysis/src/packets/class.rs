@@ -1,0 +1,248 @@
+//! The exclusive classes of packets, and what another program calls them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::parse::{Flags, Parsed, Transport};
+
+/// What a packet is. Every packet is in exactly one class, so that the classes sum to the packets.
+///
+/// | class | a whole TCP segment with … |
+/// |---|---|
+/// | RST | RST, whatever else |
+/// | SYN | SYN without ACK, with payload or without |
+/// | SYN-ACK | SYN and ACK |
+/// | data+FIN | FIN and payload |
+/// | bare FIN | FIN without payload (with ACK, as every FIN should) |
+/// | data | payload |
+/// | pure ACK | ACK alone: also window updates and keep-alives without payload |
+/// | other | none of these: no TCP, a fragment, a header cut before its window field |
+///
+/// Each row excludes the rows above it. Keep-alives, zero-window probes and duplicate
+/// acknowledgements are counted within their class and stand beside the partition, not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Opens a connection.
+    Syn,
+    /// Answers a SYN.
+    SynAck,
+    /// Acknowledges and does nothing else.
+    PureAck,
+    /// Carries payload.
+    Data,
+    /// Carries the last of the payload.
+    DataFin,
+    /// Ends one direction without payload.
+    BareFin,
+    /// Aborts a connection.
+    Rst,
+    /// Anything else.
+    Other,
+}
+
+/// Whole TCP segments that are not quoted in, or carried by, another packet. Wireshark's
+/// dissectors look into ICMP errors, tunnels and fragments put together; the accounting does not.
+macro_rules! segments {
+    ($($condition:literal),*) => {
+        concat!(
+            "tcp && !icmp && !icmpv6 && !udp && !gre",
+            " && !(ip.proto in {4,41}) && !(ipv6.nxt in {4,41})",
+            " && !(ip.flags.mf == 1) && !(ip.frag_offset > 0)",
+            " && !(ipv6.fraghdr.more == 1) && !(ipv6.fraghdr.offset > 0)",
+            " && tcp.len >= 0",
+            $(" && ", $condition),*
+        )
+    };
+}
+
+impl Class {
+    /// Every class, in the order of a connection's life.
+    pub const ALL: [Class; 8] = [
+        Class::Syn,
+        Class::SynAck,
+        Class::PureAck,
+        Class::Data,
+        Class::DataFin,
+        Class::BareFin,
+        Class::Rst,
+        Class::Other,
+    ];
+
+    /// The class of a packet.
+    #[inline]
+    pub fn of(parsed: &Parsed) -> Class {
+        let Parsed::Ip(ip) = parsed else {
+            return Class::Other;
+        };
+        let Transport::Tcp(segment) = &ip.transport else {
+            return Class::Other;
+        };
+        let flags = segment.flags;
+        let payload = segment.payload_length > 0;
+        if flags.contains(Flags::RST) {
+            Class::Rst
+        } else if flags.contains(Flags::SYN) {
+            match flags.contains(Flags::ACK) {
+                true => Class::SynAck,
+                false => Class::Syn,
+            }
+        } else if flags.contains(Flags::FIN) {
+            match payload {
+                true => Class::DataFin,
+                false => Class::BareFin,
+            }
+        } else if payload {
+            Class::Data
+        } else if flags.contains(Flags::ACK) {
+            Class::PureAck
+        } else {
+            Class::Other
+        }
+    }
+
+    /// The Wireshark display filter that selects the class.
+    ///
+    /// `tshark -r FILE -Y FILTER` gives exactly the packets that are counted here, with
+    /// `-o ip.defragment:FALSE -o ipv6.defragment:FALSE` in captures that hold fragments.
+    pub fn display_filter(self) -> &'static str {
+        match self {
+            Class::Rst => segments!("tcp.flags.reset == 1"),
+            Class::Syn => segments!(
+                "tcp.flags.reset == 0",
+                "tcp.flags.syn == 1",
+                "tcp.flags.ack == 0"
+            ),
+            Class::SynAck => segments!(
+                "tcp.flags.reset == 0",
+                "tcp.flags.syn == 1",
+                "tcp.flags.ack == 1"
+            ),
+            Class::DataFin => segments!(
+                "tcp.flags.reset == 0",
+                "tcp.flags.syn == 0",
+                "tcp.flags.fin == 1",
+                "tcp.len > 0"
+            ),
+            Class::BareFin => segments!(
+                "tcp.flags.reset == 0",
+                "tcp.flags.syn == 0",
+                "tcp.flags.fin == 1",
+                "tcp.len == 0"
+            ),
+            Class::Data => segments!(
+                "tcp.flags.reset == 0",
+                "tcp.flags.syn == 0",
+                "tcp.flags.fin == 0",
+                "tcp.len > 0"
+            ),
+            Class::PureAck => segments!(
+                "tcp.flags.reset == 0",
+                "tcp.flags.syn == 0",
+                "tcp.flags.fin == 0",
+                "tcp.len == 0",
+                "tcp.flags.ack == 1"
+            ),
+            Class::Other => concat!(
+                "!(",
+                segments!(),
+                " && (tcp.flags.reset == 1 || tcp.flags.syn == 1 || tcp.flags.fin == 1",
+                " || tcp.flags.ack == 1 || tcp.len > 0))"
+            ),
+        }
+    }
+
+    /// The class's part in the names of metrics: `packets_` and this.
+    pub fn metric(self) -> &'static str {
+        match self {
+            Class::Syn => "syn",
+            Class::SynAck => "syn_ack",
+            Class::PureAck => "pure_ack",
+            Class::Data => "data",
+            Class::DataFin => "data_fin",
+            Class::BareFin => "bare_fin",
+            Class::Rst => "rst",
+            Class::Other => "other",
+        }
+    }
+}
+
+/// The class as tables print it.
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Class::Syn => "SYN",
+            Class::SynAck => "SYN-ACK",
+            Class::PureAck => "pure ACK",
+            Class::Data => "data",
+            Class::DataFin => "data+FIN",
+            Class::BareFin => "bare FIN",
+            Class::Rst => "RST",
+            Class::Other => "other",
+        })
+    }
+}
+
+/// Packets of each class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ClassCounts {
+    syn: u64,
+    syn_ack: u64,
+    pure_ack: u64,
+    data: u64,
+    data_fin: u64,
+    bare_fin: u64,
+    rst: u64,
+    other: u64,
+}
+
+impl ClassCounts {
+    /// Packets of one class.
+    pub fn of(&self, class: Class) -> u64 {
+        match class {
+            Class::Syn => self.syn,
+            Class::SynAck => self.syn_ack,
+            Class::PureAck => self.pure_ack,
+            Class::Data => self.data,
+            Class::DataFin => self.data_fin,
+            Class::BareFin => self.bare_fin,
+            Class::Rst => self.rst,
+            Class::Other => self.other,
+        }
+    }
+
+    /// Counts one packet.
+    #[inline]
+    pub fn count(&mut self, class: Class) {
+        *self.slot(class) += 1;
+    }
+
+    /// Packets of all classes.
+    pub fn total(&self) -> u64 {
+        Class::ALL.iter().map(|class| self.of(*class)).sum()
+    }
+
+    #[inline]
+    fn slot(&mut self, class: Class) -> &mut u64 {
+        match class {
+            Class::Syn => &mut self.syn,
+            Class::SynAck => &mut self.syn_ack,
+            Class::PureAck => &mut self.pure_ack,
+            Class::Data => &mut self.data,
+            Class::DataFin => &mut self.data_fin,
+            Class::BareFin => &mut self.bare_fin,
+            Class::Rst => &mut self.rst,
+            Class::Other => &mut self.other,
+        }
+    }
+}
+
+impl std::ops::AddAssign for ClassCounts {
+    fn add_assign(&mut self, other: ClassCounts) {
+        for class in Class::ALL {
+            *self.slot(class) += other.of(class);
+        }
+    }
+}

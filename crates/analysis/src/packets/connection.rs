@@ -1,0 +1,449 @@
+//! The state of one connection while a capture is read.
+//!
+//! Both directions are followed as an observer at the tap must: what was sent is what was seen.
+//! Sequence numbers are unwrapped to 64 bits; the work per packet does not grow with the
+//! connection, and neither does memory beyond the packets in flight.
+
+use std::collections::VecDeque;
+
+use fathometer_model::{Bytes, Instant};
+
+use super::class::Class;
+use super::parse::{Endpoint, Flags, IpPacket, Segment};
+use super::quantiles::Quantiles;
+use super::sequence::{SequenceSet, first_reference, unwrap};
+use super::summary::{ConnectionSummary, Direction, DirectionSummary, Ending, Happening};
+
+/// Segments whose acknowledgement is waited for. More than any window holds; beyond it the oldest
+/// gives no round-trip time.
+const FLIGHT_LIMIT: usize = 65_536;
+
+/// How a segment lies to what was seen before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Novelty {
+    /// It occupies no sequence numbers.
+    Nothing,
+    /// All of it is beyond what was seen.
+    New,
+    /// It is new, but lies before what was seen.
+    OutOfOrder,
+    /// Some of it was seen before.
+    Repeated,
+    /// It asks whether the peer is there, or has room.
+    Probe,
+}
+
+/// What one packet did to its connection, in unwrapped sequence numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Observed {
+    pub(super) novelty: Novelty,
+    /// The first sequence number.
+    pub(super) start: u64,
+    /// The first sequence number behind it, SYN and FIN counted.
+    pub(super) end: u64,
+    /// The acknowledgement number, in the peer's space.
+    pub(super) acknowledged: Option<u64>,
+    /// The window announced, scaled.
+    pub(super) window: Option<u64>,
+    /// Whether it is a duplicate acknowledgement.
+    pub(super) duplicate: bool,
+    /// Time since the connection's previous packet, and what that was.
+    pub(super) gap: Option<(u64, Happening)>,
+    /// A round-trip time of the other direction that this packet completes.
+    pub(super) rtt: Option<u64>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: Endpoint,
+    server: Endpoint,
+    opening_seen: bool,
+    first: u64,
+    last: u64,
+    last_packet: Option<Happening>,
+    idle_max: u64,
+    reset_by: Option<Direction>,
+    sides: [Side; 2],
+    /// Packets of the current train.
+    pub(super) train: u64,
+    /// Trains before it.
+    pub(super) trains: u64,
+}
+
+/// What one end sent.
+#[derive(Debug, Default)]
+struct Side {
+    figures: DirectionSummary,
+    /// Any recent number of this end's sequence space, to unwrap by.
+    reference: Option<u64>,
+    initial: Option<u32>,
+    seen: SequenceSet,
+    lowest: u64,
+    /// The first number behind all that was seen.
+    highest: Option<u64>,
+    /// The highest acknowledgement that this end sent, in the peer's space.
+    acknowledged: Option<u64>,
+    window: Option<u16>,
+    offered_scale: Option<u8>,
+    fin: bool,
+    /// Segments not yet acknowledged: end and time.
+    flight: VecDeque<(u64, u64)>,
+    /// No round-trip time is taken from an acknowledgement until those up to here are in.
+    ambiguous_until: u64,
+    rtt: Quantiles,
+}
+
+impl Connection {
+    /// A connection of which nothing was seen yet.
+    pub(super) fn new(client: Endpoint, server: Endpoint) -> Connection {
+        Connection {
+            client,
+            server,
+            opening_seen: false,
+            first: 0,
+            last: 0,
+            last_packet: None,
+            idle_max: 0,
+            reset_by: None,
+            sides: [Side::default(), Side::default()],
+            train: 0,
+            trains: 0,
+        }
+    }
+
+    /// The direction of a packet from `source`.
+    #[inline]
+    pub(super) fn direction(&self, source: Endpoint) -> Direction {
+        match source == self.client {
+            true => Direction::Up,
+            false => Direction::Down,
+        }
+    }
+
+    /// Whether a segment opens another connection between the same ports: a SYN that is not a
+    /// repetition of this connection's, and not the other half of a simultaneous opening.
+    #[inline]
+    pub(super) fn is_succeeded_by(
+        &self,
+        direction: Direction,
+        class: Class,
+        sequence: u32,
+    ) -> bool {
+        if class != Class::Syn {
+            return false;
+        }
+        let own = &self.sides[direction as usize];
+        match own.initial {
+            Some(initial) => initial != sequence,
+            None => own.highest.is_some() || self.ending() != Ending::Open,
+        }
+    }
+
+    /// Notes the first sequence number of an end, seen at a tap that is not counted.
+    pub(super) fn note_opening(&mut self, direction: Direction, class: Class, sequence: u32) {
+        if matches!(class, Class::Syn | Class::SynAck) {
+            self.sides[direction as usize]
+                .initial
+                .get_or_insert(sequence);
+        }
+    }
+
+    /// Counts a packet. `time` is in nanoseconds since the capture's origin.
+    pub(super) fn observe(
+        &mut self,
+        time: u64,
+        direction: Direction,
+        ip: &IpPacket,
+        segment: &Segment,
+        class: Class,
+    ) -> Observed {
+        let gap = self.last_packet.map(|packet| {
+            let gap = time.saturating_sub(self.last);
+            self.idle_max = self.idle_max.max(gap);
+            (gap, packet)
+        });
+        if gap.is_none() {
+            self.first = time;
+            self.last = time;
+        }
+        self.last = self.last.max(time);
+        self.opening_seen |= class == Class::Syn;
+        let scaled = self.sides.iter().all(|side| side.offered_scale.is_some());
+        let closed_before = self.sides.iter().all(|side| side.fin);
+
+        let [up, down] = &mut self.sides;
+        let (own, peer) = match direction {
+            Direction::Up => (up, down),
+            Direction::Down => (down, up),
+        };
+        own.count(time, ip, segment, class);
+        if class == Class::Rst {
+            if !closed_before {
+                self.reset_by.get_or_insert(direction);
+            }
+            self.last_packet = Some(Happening {
+                direction,
+                class,
+                retransmission: false,
+            });
+            let at = own.unwrapped(segment.sequence);
+            return Observed {
+                novelty: Novelty::Nothing,
+                start: at,
+                end: at,
+                acknowledged: None,
+                window: None,
+                duplicate: false,
+                gap,
+                rtt: None,
+            };
+        }
+        let mut observed = own.send(peer, time, segment, class);
+        observed.gap = gap;
+        observed.window = own.announce(segment, class, scaled);
+        if segment.flags.contains(Flags::ACK) {
+            own.acknowledge(peer, time, segment, class, &mut observed);
+        }
+        own.window = Some(segment.window);
+        self.last_packet = Some(Happening {
+            direction,
+            class,
+            retransmission: observed.novelty == Novelty::Repeated,
+        });
+        observed
+    }
+
+    /// Whether any packet was counted.
+    pub(super) fn is_counted(&self) -> bool {
+        self.last_packet.is_some()
+    }
+
+    /// Whether windows may be scaled by a factor that the capture does not show.
+    pub(super) fn is_scale_unknown(&self) -> bool {
+        self.sides.iter().any(|side| side.initial.is_none())
+    }
+
+    /// The figures, at the end of the capture.
+    pub(super) fn summary(mut self) -> ConnectionSummary {
+        let ending = self.ending();
+        let trains = self.trains + u64::from(self.train > 0);
+        let [up, down] = &mut self.sides;
+        up.figures.rtt = up.rtt.summary();
+        down.figures.rtt = down.rtt.summary();
+        ConnectionSummary {
+            client: self.client.into(),
+            server: self.server.into(),
+            opening_seen: self.opening_seen,
+            first: Instant::from_nanos(self.first),
+            last: Instant::from_nanos(self.last),
+            ending,
+            idle_max_ns: self.idle_max,
+            trains,
+            up: std::mem::take(&mut up.figures),
+            down: std::mem::take(&mut down.figures),
+        }
+    }
+
+    fn ending(&self) -> Ending {
+        match (self.reset_by, self.sides[0].fin, self.sides[1].fin) {
+            (Some(by), _, _) => Ending::Reset(by),
+            (None, true, true) => Ending::Closed,
+            (None, true, false) => Ending::HalfClosed(Direction::Up),
+            (None, false, true) => Ending::HalfClosed(Direction::Down),
+            (None, false, false) => Ending::Open,
+        }
+    }
+}
+
+impl Side {
+    /// What is counted of any packet.
+    #[inline]
+    fn count(&mut self, time: u64, ip: &IpPacket, segment: &Segment, class: Class) {
+        let figures = &mut self.figures;
+        let at = Instant::from_nanos(time);
+        figures.first.get_or_insert(at);
+        figures.last = figures.last.max(Some(at));
+        figures.classes.count(class);
+        figures.ip_bytes += Bytes(u64::from(ip.length));
+        figures.header_bytes += Bytes(u64::from(ip.length - segment.payload_length));
+        figures.payload_bytes += Bytes(u64::from(segment.payload_length));
+        figures.timestamps |= segment.options.timestamps;
+    }
+
+    #[inline]
+    fn unwrapped(&mut self, sequence: u32) -> u64 {
+        let reference = *self
+            .reference
+            .get_or_insert_with(|| first_reference(sequence));
+        unwrap(reference, sequence)
+    }
+
+    /// What the segment occupies of its sender's sequence space.
+    #[inline]
+    fn send(&mut self, peer: &Side, time: u64, segment: &Segment, class: Class) -> Observed {
+        let payload = u64::from(segment.payload_length);
+        let syn = segment.flags.contains(Flags::SYN);
+        let fin = segment.flags.contains(Flags::FIN);
+        if syn {
+            self.offer(segment);
+        }
+        self.fin |= fin;
+        let start = self.unwrapped(segment.sequence);
+        let end = start + payload + u64::from(syn) + u64::from(fin);
+        let mut observed = Observed {
+            novelty: Novelty::Nothing,
+            start,
+            end,
+            acknowledged: None,
+            window: None,
+            duplicate: false,
+            gap: None,
+            rtt: None,
+        };
+        if !syn && !fin && payload <= 1 && self.is_probe(peer, start, payload, class) {
+            observed.novelty = Novelty::Probe;
+            return observed;
+        }
+        if start == end {
+            return observed;
+        }
+        observed.novelty = match self.highest {
+            Some(highest) if start < highest => {
+                let from = start + u64::from(syn);
+                let seen = self.seen.covered(from, from + payload);
+                let anything = self.seen.covered(start, end) > 0;
+                self.figures.retransmitted_bytes += Bytes(seen);
+                self.figures.unique_payload_bytes += Bytes(payload - seen);
+                // Karn: what is acknowledged from here on may answer either transmission.
+                self.ambiguous_until = highest.max(end);
+                self.flight.clear();
+                if anything {
+                    self.figures.retransmitted_packets += 1;
+                    Novelty::Repeated
+                } else {
+                    self.figures.out_of_order_packets += 1;
+                    Novelty::OutOfOrder
+                }
+            }
+            _ => {
+                self.figures.unique_payload_bytes += Bytes(payload);
+                if self.flight.len() >= FLIGHT_LIMIT {
+                    self.flight.pop_front();
+                }
+                self.flight.push_back((end, time));
+                Novelty::New
+            }
+        };
+        self.seen.insert(start, end);
+        if self.highest.is_none() {
+            self.lowest = start;
+        }
+        let highest = self.highest.map_or(end, |highest| highest.max(end));
+        self.highest = Some(highest);
+        self.reference = self.reference.max(Some(highest));
+        let unacknowledged = peer.acknowledged.unwrap_or(self.lowest);
+        let outstanding = highest.saturating_sub(unacknowledged);
+        self.figures.outstanding_max = self.figures.outstanding_max.max(Bytes(outstanding));
+        observed
+    }
+
+    /// Recognises and counts keep-alives and zero-window probes.
+    fn is_probe(&mut self, peer: &Side, start: u64, payload: u64, class: Class) -> bool {
+        let Some(highest) = self.highest else {
+            return false;
+        };
+        let closed = peer.window == Some(0);
+        let acknowledged = peer.acknowledged.is_some_and(|number| number >= highest);
+        let repeats = start + 1 == highest && (payload == 0 || acknowledged);
+        let tries = start == highest && payload == 1;
+        if closed && (repeats || tries) {
+            self.figures.zero_window_probes += 1;
+            return true;
+        }
+        // Where everything was acknowledged, one lower is no number that an ACK would carry.
+        if repeats && matches!(class, Class::PureAck | Class::Data) {
+            self.figures.keep_alives += 1;
+            return true;
+        }
+        false
+    }
+
+    fn offer(&mut self, segment: &Segment) {
+        self.initial.get_or_insert(segment.sequence);
+        self.offered_scale = segment.options.window_scale;
+        let figures = &mut self.figures;
+        figures.mss = segment.options.maximum_segment_size;
+        figures.window_scale = segment.options.window_scale;
+        figures.sack_permitted = segment.options.sack_permitted;
+    }
+
+    /// Notes the window announced and gives it in octets.
+    #[inline]
+    fn announce(&mut self, segment: &Segment, class: Class, scaled: bool) -> Option<u64> {
+        if matches!(class, Class::Syn | Class::SynAck) {
+            // Never scaled, and soon superseded.
+            return Some(u64::from(segment.window));
+        }
+        let shift = match scaled {
+            true => self.offered_scale.unwrap_or(0),
+            false => 0,
+        };
+        let window = u64::from(segment.window) << shift;
+        let figures = &mut self.figures;
+        if window == 0 && !segment.flags.contains(Flags::FIN) {
+            figures.zero_windows += 1;
+        }
+        let octets = Bytes(window);
+        figures.window_max = figures.window_max.max(Some(octets));
+        figures.window_min = Some(figures.window_min.map_or(octets, |least| least.min(octets)));
+        Some(window)
+    }
+
+    /// What the segment acknowledges of its peer's data.
+    #[inline]
+    fn acknowledge(
+        &mut self,
+        peer: &mut Side,
+        time: u64,
+        segment: &Segment,
+        class: Class,
+        observed: &mut Observed,
+    ) {
+        let number = peer.unwrapped(segment.acknowledgement);
+        peer.reference = peer.reference.max(Some(number));
+        observed.acknowledged = Some(number);
+        match self.acknowledged {
+            Some(before) if number == before => {
+                let outstanding = peer.highest.is_some_and(|highest| highest > number);
+                let unchanged = self.window == Some(segment.window);
+                if class == Class::PureAck
+                    && observed.novelty != Novelty::Probe
+                    && outstanding
+                    && (unchanged || segment.options.sack_blocks > 0)
+                {
+                    self.figures.duplicate_acks += 1;
+                    observed.duplicate = true;
+                }
+            }
+            Some(before) if number < before => {}
+            before => {
+                self.acknowledged = Some(number);
+                let unambiguous = before.unwrap_or(0) >= peer.ambiguous_until;
+                let mut sent = None;
+                while let Some((end, at)) = peer.flight.front().copied() {
+                    if end > number {
+                        break;
+                    }
+                    peer.flight.pop_front();
+                    sent = (end == number).then_some(at);
+                }
+                if let Some(at) = sent.filter(|_| unambiguous) {
+                    let rtt = time.saturating_sub(at);
+                    peer.rtt.add(rtt);
+                    observed.rtt = Some(rtt);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! From the octets of an IP packet to its headers.
+//!
+//! Lengths come from the headers, not from what was captured: a capture that kept only the first
+//! 96 octets of each packet gives the same figures as one that kept all. IPv4 (RFC 791) with
+//! options, IPv6 (RFC 8200) with extension headers, TCP (RFC 9293) with the options that explain
+//! its behaviour. Checksums are not verified: captures taken on a host hold packets whose checksum
+//! the interface was yet to fill in. Fragments are not put together, and packets inside packets
+//! (tunnels, the quotation in an ICMP error) are not looked at.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+const PROTOCOL_ICMP: u8 = 1;
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_ICMPV6: u8 = 58;
+
+/// An address and a port. IPv4 addresses are held as IPv4-mapped IPv6 addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    address: u128,
+    port: u16,
+}
+
+impl Endpoint {
+    /// The port.
+    pub fn port(self) -> u16 {
+        self.port
+    }
+
+    /// The address alone: port 0.
+    pub(super) fn without_port(self) -> Endpoint {
+        Endpoint { port: 0, ..self }
+    }
+}
+
+impl From<Endpoint> for SocketAddr {
+    fn from(endpoint: Endpoint) -> SocketAddr {
+        let address = Ipv6Addr::from_bits(endpoint.address);
+        let address = address
+            .to_ipv4_mapped()
+            .map_or(IpAddr::V6(address), IpAddr::V4);
+        SocketAddr::new(address, endpoint.port)
+    }
+}
+
+/// What a frame turned out to carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed {
+    /// An IP packet whose own header makes sense.
+    Ip(IpPacket),
+    /// Something that is not IP.
+    NotIp,
+    /// It claims to be IP, but its header is cut short or senseless.
+    Malformed,
+}
+
+/// An IP packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpPacket {
+    /// Sender's address; the port is 0 unless the packet is TCP.
+    pub source: Endpoint,
+    /// Receiver's address; the port is 0 unless the packet is TCP.
+    pub destination: Endpoint,
+    /// Length of the packet with its header, in octets.
+    pub length: u32,
+    /// Length of the IP header with options or extension headers, in octets.
+    pub header_length: u32,
+    /// What it carries.
+    pub transport: Transport,
+}
+
+/// What an IP packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A TCP segment.
+    Tcp(Segment),
+    /// A UDP datagram.
+    Udp,
+    /// ICMP or ICMPv6.
+    Icmp,
+    /// A part of a packet, the first included: its transport header, if present, describes more
+    /// than it holds.
+    Fragment,
+    /// A TCP segment whose header is cut short or senseless.
+    MalformedTcp,
+    /// Another protocol.
+    Other,
+}
+
+/// A TCP segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Sequence number of the first octet (of the SYN, if set).
+    pub sequence: u32,
+    /// Acknowledgement number; meaningful with [`Flags::ACK`].
+    pub acknowledgement: u32,
+    /// The control bits.
+    pub flags: Flags,
+    /// The window field, not scaled.
+    pub window: u16,
+    /// Length of the TCP header with options, in octets.
+    pub header_length: u32,
+    /// Octets of payload.
+    pub payload_length: u32,
+    /// What the options say, as far as they were captured.
+    pub options: TcpOptions,
+}
+
+/// The lower eight control bits of a TCP header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The sender has no more to send.
+    pub const FIN: Flags = Flags(0x01);
+    /// Sequence numbers begin here.
+    pub const SYN: Flags = Flags(0x02);
+    /// The connection is aborted.
+    pub const RST: Flags = Flags(0x04);
+    /// The receiver should hand the data over.
+    pub const PSH: Flags = Flags(0x08);
+    /// The acknowledgement number counts.
+    pub const ACK: Flags = Flags(0x10);
+
+    /// Whether all of `flags` are set.
+    #[inline]
+    pub const fn contains(self, flags: Flags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// The options of a TCP header that the accounting uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// Maximum segment size, on a SYN.
+    pub maximum_segment_size: Option<u16>,
+    /// Window scale (a shift), on a SYN.
+    pub window_scale: Option<u8>,
+    /// Selective acknowledgements offered, on a SYN.
+    pub sack_permitted: bool,
+    /// Selective acknowledgement blocks.
+    pub sack_blocks: u8,
+    /// Time stamps.
+    pub timestamps: bool,
+}
+
+impl Parsed {
+    /// Reads the octets of an IP packet. `original_length` is how long it was on the link: it
+    /// counts only where the IP header leaves its length open.
+    #[inline]
+    pub fn parse(packet: &[u8], original_length: u32) -> Parsed {
+        let parsed = match packet.first().map(|first| first >> 4) {
+            Some(4) => ipv4(packet, original_length),
+            Some(6) => ipv6(packet, original_length),
+            _ => None,
+        };
+        parsed.map_or(Parsed::Malformed, Parsed::Ip)
+    }
+}
+
+fn ipv4(packet: &[u8], original_length: u32) -> Option<IpPacket> {
+    let fixed: &[u8; 20] = packet.first_chunk()?;
+    let header_length = usize::from(fixed[0] & 0x0f) * 4;
+    if header_length < 20 || packet.len() < header_length {
+        return None;
+    }
+    let length = match u16::from_be_bytes([fixed[2], fixed[3]]) {
+        // A packet that the interface will cut into segments has no length yet.
+        0 => original_length,
+        length => u32::from(length),
+    };
+    if length < header_length as u32 {
+        return None;
+    }
+    let more_or_offset = u16::from_be_bytes([fixed[6], fixed[7]]) & 0x3fff;
+    let source = u32::from_be_bytes([fixed[12], fixed[13], fixed[14], fixed[15]]);
+    let destination = u32::from_be_bytes([fixed[16], fixed[17], fixed[18], fixed[19]]);
+    let mut ip = IpPacket {
+        source: mapped(source),
+        destination: mapped(destination),
+        length,
+        header_length: header_length as u32,
+        transport: Transport::Fragment,
+    };
+    if more_or_offset == 0 {
+        transport(&mut ip, fixed[9], &packet[header_length..]);
+    }
+    Some(ip)
+}
+
+fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
+    let fixed: &[u8; 40] = packet.first_chunk()?;
+    let length = match u16::from_be_bytes([fixed[4], fixed[5]]) {
+        // To be segmented by the interface, or a jumbogram.
+        0 => original_length.max(40),
+        length => u32::from(length) + 40,
+    };
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&fixed[at..at + 16]);
+        Endpoint {
+            address: u128::from_be_bytes(octets),
+            port: 0,
+        }
+    };
+    let mut ip = IpPacket {
+        source: address(8),
+        destination: address(24),
+        length,
+        header_length: 40,
+        transport: Transport::Other,
+    };
+    let mut protocol = fixed[6];
+    let mut at = 40;
+    loop {
+        // The length of the extension header that `protocol` announces.
+        let units = |unit: usize, extra: usize| {
+            packet
+                .get(at + 1)
+                .map(|length| (usize::from(*length) + extra) * unit)
+        };
+        let extension = match protocol {
+            // Hop-by-hop options, routing, destination options, mobility, host identity, shim.
+            0 | 43 | 60 | 135 | 139 | 140 => units(8, 1),
+            // Authentication counts in units of four.
+            51 => units(4, 2),
+            44 => {
+                let Some(header) = packet.get(at..at + 8) else {
+                    ip.transport = Transport::Fragment;
+                    return Some(ip);
+                };
+                // An offset of 0 without more to come is a whole packet (RFC 6946).
+                if u16::from_be_bytes([header[2], header[3]]) & 0xfff9 != 0 {
+                    ip.transport = Transport::Fragment;
+                    return Some(ip);
+                }
+                Some(8)
+            }
+            _ => {
+                ip.header_length = at as u32;
+                if ip.header_length <= ip.length {
+                    transport(&mut ip, protocol, packet.get(at..).unwrap_or_default());
+                }
+                return Some(ip);
+            }
+        };
+        let (Some(extension), Some(next)) = (extension, packet.get(at)) else {
+            return Some(ip);
+        };
+        protocol = *next;
+        at += extension;
+    }
+}
+
+fn mapped(address: u32) -> Endpoint {
+    Endpoint {
+        address: 0xffff_0000_0000 | u128::from(address),
+        port: 0,
+    }
+}
+
+#[inline]
+fn transport(ip: &mut IpPacket, protocol: u8, payload: &[u8]) {
+    ip.transport = match protocol {
+        PROTOCOL_TCP => match segment(payload, ip.length - ip.header_length) {
+            Some(segment) => {
+                ip.source.port = u16::from_be_bytes([payload[0], payload[1]]);
+                ip.destination.port = u16::from_be_bytes([payload[2], payload[3]]);
+                Transport::Tcp(segment)
+            }
+            None => Transport::MalformedTcp,
+        },
+        PROTOCOL_UDP => Transport::Udp,
+        PROTOCOL_ICMP | PROTOCOL_ICMPV6 => Transport::Icmp,
+        _ => Transport::Other,
+    };
+}
+
+/// `octets` begins with the TCP header, `length` is how long header and payload truly are. The
+/// header must be captured up to the window; what follows explains, but does not count.
+#[inline]
+fn segment(octets: &[u8], length: u32) -> Option<Segment> {
+    let fixed: &[u8; 16] = octets.first_chunk()?;
+    let header_length = u32::from(fixed[12] >> 4) * 4;
+    if header_length < 20 || header_length > length {
+        return None;
+    }
+    let options = octets
+        .get(20..octets.len().min(header_length as usize))
+        .unwrap_or_default();
+    Some(Segment {
+        sequence: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+        acknowledgement: u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]),
+        flags: Flags(fixed[13]),
+        window: u16::from_be_bytes([fixed[14], fixed[15]]),
+        header_length,
+        payload_length: length - header_length,
+        options: tcp_options(options),
+    })
+}
+
+#[inline]
+fn tcp_options(mut octets: &[u8]) -> TcpOptions {
+    let mut options = TcpOptions::default();
+    // Two words of padding and a time stamp: what nearly every segment of today carries.
+    if octets.len() == 12 && octets[..4] == [1, 1, 8, 10] {
+        options.timestamps = true;
+        return options;
+    }
+    loop {
+        octets = match octets {
+            [1, rest @ ..] => rest,
+            [kind @ (2..), length @ (2..), ..] if usize::from(*length) <= octets.len() => {
+                let (option, rest) = octets.split_at(usize::from(*length));
+                match (*kind, &option[2..]) {
+                    (2, [high, low]) => {
+                        options.maximum_segment_size = Some(u16::from_be_bytes([*high, *low]));
+                    }
+                    // RFC 7323: a shift above 14 is taken as 14.
+                    (3, [shift]) => options.window_scale = Some((*shift).min(14)),
+                    (4, []) => options.sack_permitted = true,
+                    (5, blocks) => options.sack_blocks = (blocks.len() / 8) as u8,
+                    (8, [_, _, _, _, _, _, _, _]) => options.timestamps = true,
+                    _ => {}
+                }
+                rest
+            }
+            // The end of the list, or nonsense.
+            _ => return options,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

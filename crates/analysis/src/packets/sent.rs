@@ -1,0 +1,142 @@
+//! What senders repeat, joined with what the path dropped.
+//!
+//! At the taps where packets enter the path every transmission is seen, the dropped ones with the
+//! path's reason beside them. A repetition of something whose last transmission was dropped is
+//! the sender doing its duty; any other is spurious.
+
+use std::collections::BTreeMap;
+
+use super::parse::{Flags, Segment};
+use super::sequence::{SequenceSet, first_reference, unwrap};
+
+/// Causes that are told apart; a capture that names more has them under the last name.
+const CAUSE_LIMIT: usize = 64;
+/// Dropped ranges that are remembered until they are repeated.
+const LOST_LIMIT: usize = 65_536;
+
+/// One end's transmissions.
+#[derive(Debug, Default)]
+pub(super) struct Transmissions {
+    reference: Option<u64>,
+    highest: u64,
+    sent: SequenceSet,
+    /// What was dropped and not yet repeated: start, end and cause.
+    lost: Vec<(u64, u64, CauseId)>,
+}
+
+/// Index into [`Causes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct CauseId(u16);
+
+/// The causes that a capture names.
+#[derive(Debug, Default)]
+pub(super) struct Causes(Vec<String>);
+
+impl Causes {
+    pub(super) fn id(&mut self, cause: &str) -> CauseId {
+        let index = self.0.iter().position(|known| known == cause);
+        CauseId(index.unwrap_or_else(|| {
+            if self.0.len() < CAUSE_LIMIT {
+                self.0.push(cause.to_owned());
+            }
+            self.0.len() - 1
+        }) as u16)
+    }
+
+    pub(super) fn name(&self, id: CauseId) -> &str {
+        &self.0[usize::from(id.0)]
+    }
+}
+
+/// A repetition: with the cause of the drop, or spurious.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Repeated(pub(super) Option<CauseId>);
+
+impl Transmissions {
+    /// Notes a transmission, and whether the path dropped it.
+    pub(super) fn transmit(
+        &mut self,
+        segment: &Segment,
+        dropped: Option<CauseId>,
+    ) -> Option<Repeated> {
+        let (start, end) = self.range(segment)?;
+        let repeated = start < self.highest && self.sent.covered(start, end) > 0;
+        self.sent.insert(start, end);
+        self.highest = self.highest.max(end);
+        self.reference = self.reference.max(Some(self.highest));
+        let repeated = repeated.then(|| {
+            let cause = self
+                .lost
+                .iter()
+                .rev()
+                .find(|lost| overlap(lost, start, end));
+            Repeated(cause.map(|lost| lost.2))
+        });
+        if repeated.is_some() {
+            self.lost.retain(|lost| !overlap(lost, start, end));
+        }
+        if let Some(cause) = dropped {
+            self.lose(start, end, cause);
+        }
+        repeated
+    }
+
+    /// Notes that something sent before was dropped, where the capture says so only afterwards.
+    pub(super) fn drop_later(&mut self, segment: &Segment, cause: CauseId) {
+        if let Some((start, end)) = self.range(segment) {
+            self.lose(start, end, cause);
+        }
+    }
+
+    fn lose(&mut self, start: u64, end: u64, cause: CauseId) {
+        if self.lost.len() < LOST_LIMIT {
+            self.lost.push((start, end, cause));
+        }
+    }
+
+    /// What a segment occupies of the sequence space; `None` when nothing.
+    fn range(&mut self, segment: &Segment) -> Option<(u64, u64)> {
+        if segment.flags.contains(Flags::RST) {
+            return None;
+        }
+        let syn = u64::from(segment.flags.contains(Flags::SYN));
+        let fin = u64::from(segment.flags.contains(Flags::FIN));
+        let length = u64::from(segment.payload_length) + syn + fin;
+        let reference = *self
+            .reference
+            .get_or_insert_with(|| first_reference(segment.sequence));
+        let start = unwrap(reference, segment.sequence);
+        (length > 0).then_some((start, start + length))
+    }
+}
+
+fn overlap(lost: &(u64, u64, CauseId), start: u64, end: u64) -> bool {
+    lost.0 < end && start < lost.1
+}
+
+/// Counts repetitions by cause.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    lost: BTreeMap<u16, u64>,
+    spurious: u64,
+}
+
+impl Tally {
+    pub(super) fn count(&mut self, repeated: Repeated) {
+        match repeated.0 {
+            Some(cause) => *self.lost.entry(cause.0).or_default() += 1,
+            None => self.spurious += 1,
+        }
+    }
+
+    pub(super) fn summary(&self, causes: &Causes) -> super::summary::Repetitions {
+        super::summary::Repetitions {
+            lost: self
+                .lost
+                .iter()
+                .map(|(id, count)| (causes.name(CauseId(*id)).to_owned(), *count))
+                .collect(),
+            spurious: self.spurious,
+        }
+    }
+}

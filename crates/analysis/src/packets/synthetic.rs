@@ -1,0 +1,368 @@
+//! Writes captures of packets made up for a purpose: for tests and benchmarks, where the right
+//! answer has to be known beforehand.
+//!
+//! Not for recording: packets carry zeros as payload, and IP and TCP checksums are left at zero.
+
+use std::net::SocketAddr;
+
+use super::parse::Flags;
+
+/// Writes a capture into memory.
+#[derive(Debug)]
+pub struct CaptureWriter {
+    octets: Vec<u8>,
+    big_endian: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pcapng,
+    Microseconds,
+    Nanoseconds,
+}
+
+impl CaptureWriter {
+    /// A pcapng capture with nanosecond stamps and the given interfaces: name and link type.
+    pub fn pcapng(interfaces: &[(&str, u16)]) -> CaptureWriter {
+        CaptureWriter::pcapng_in_order(interfaces, false)
+    }
+
+    /// As [`CaptureWriter::pcapng`], in the byte order wanted.
+    pub fn pcapng_in_order(interfaces: &[(&str, u16)], big_endian: bool) -> CaptureWriter {
+        let mut writer = CaptureWriter {
+            octets: Vec::new(),
+            big_endian,
+            kind: Kind::Pcapng,
+        };
+        writer.section();
+        for (name, link) in interfaces {
+            writer.interface(name, *link, 9, 0);
+        }
+        writer
+    }
+
+    /// A classic capture with nanosecond or microsecond stamps, in the byte order wanted.
+    pub fn pcap(link: u16, nanoseconds: bool, big_endian: bool) -> CaptureWriter {
+        let mut writer = CaptureWriter {
+            octets: Vec::new(),
+            big_endian,
+            kind: match nanoseconds {
+                true => Kind::Nanoseconds,
+                false => Kind::Microseconds,
+            },
+        };
+        writer.u32(if nanoseconds {
+            0xa1b2_3c4d
+        } else {
+            0xa1b2_c3d4
+        });
+        writer.u16(2);
+        writer.u16(4);
+        writer.u32(0);
+        writer.u32(0);
+        writer.u32(262_144);
+        writer.u32(u32::from(link));
+        writer
+    }
+
+    /// Begins another section of a pcapng capture.
+    pub fn section(&mut self) {
+        let mut body = Vec::new();
+        put_u32(&mut body, 0x1a2b_3c4d, self.big_endian);
+        put_u16(&mut body, 1, self.big_endian);
+        put_u16(&mut body, 0, self.big_endian);
+        body.extend([0xff; 8]);
+        self.block(0x0a0d_0d0a, &body);
+    }
+
+    /// Announces an interface whose stamps count `10^-exponent` seconds (or, with the top bit
+    /// set, powers of two) since `offset` seconds after the epoch.
+    pub fn interface(&mut self, name: &str, link: u16, exponent: u8, offset: i64) {
+        let mut body = Vec::new();
+        put_u16(&mut body, link, self.big_endian);
+        put_u16(&mut body, 0, self.big_endian);
+        put_u32(&mut body, 0, self.big_endian);
+        self.option(&mut body, 2, name.as_bytes());
+        self.option(&mut body, 9, &[exponent]);
+        let offset = match self.big_endian {
+            true => offset.to_be_bytes(),
+            false => offset.to_le_bytes(),
+        };
+        self.option(&mut body, 14, &offset);
+        self.option(&mut body, 0, &[]);
+        self.block(1, &body);
+    }
+
+    /// Writes a packet. `time` counts ticks of the interface in pcapng and nanoseconds in pcap.
+    pub fn packet(&mut self, interface: u32, time: u64, frame: &[u8], comment: Option<&str>) {
+        self.cut_packet(interface, time, frame, frame.len(), comment);
+    }
+
+    /// Writes the first `kept` octets of a packet.
+    pub fn cut_packet(
+        &mut self,
+        interface: u32,
+        time: u64,
+        frame: &[u8],
+        kept: usize,
+        comment: Option<&str>,
+    ) {
+        let kept = &frame[..kept.min(frame.len())];
+        if self.kind != Kind::Pcapng {
+            let fraction = (time % 1_000_000_000) as u32;
+            self.u32((time / 1_000_000_000) as u32);
+            self.u32(match self.kind {
+                Kind::Microseconds => fraction / 1_000,
+                _ => fraction,
+            });
+            self.u32(kept.len() as u32);
+            self.u32(frame.len() as u32);
+            self.octets.extend(kept);
+            return;
+        }
+        let mut body = Vec::new();
+        put_u32(&mut body, interface, self.big_endian);
+        put_u32(&mut body, (time >> 32) as u32, self.big_endian);
+        put_u32(&mut body, time as u32, self.big_endian);
+        put_u32(&mut body, kept.len() as u32, self.big_endian);
+        put_u32(&mut body, frame.len() as u32, self.big_endian);
+        body.extend(kept);
+        body.resize(body.len().next_multiple_of(4), 0);
+        if let Some(comment) = comment {
+            self.option(&mut body, 1, comment.as_bytes());
+            self.option(&mut body, 0, &[]);
+        }
+        self.block(6, &body);
+    }
+
+    /// Writes any block of a pcapng capture; the body is padded.
+    pub fn block(&mut self, kind: u32, body: &[u8]) {
+        let padded = body.len().next_multiple_of(4);
+        let length = (padded + 12) as u32;
+        self.u32(kind);
+        self.u32(length);
+        self.octets.extend(body);
+        self.octets
+            .resize(self.octets.len() + padded - body.len(), 0);
+        self.u32(length);
+    }
+
+    /// The capture so far.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// The capture.
+    pub fn into_octets(self) -> Vec<u8> {
+        self.octets
+    }
+
+    fn option(&self, body: &mut Vec<u8>, code: u16, value: &[u8]) {
+        put_u16(body, code, self.big_endian);
+        put_u16(body, value.len() as u16, self.big_endian);
+        body.extend(value);
+        body.resize(body.len().next_multiple_of(4), 0);
+    }
+
+    fn u16(&mut self, value: u16) {
+        put_u16(&mut self.octets, value, self.big_endian);
+    }
+
+    fn u32(&mut self, value: u32) {
+        put_u32(&mut self.octets, value, self.big_endian);
+    }
+}
+
+/// A TCP segment to be made up.
+#[derive(Debug, Clone)]
+pub struct SegmentPlan {
+    /// Sender. Both ends must be of one address family.
+    pub source: SocketAddr,
+    /// Receiver.
+    pub destination: SocketAddr,
+    /// Sequence number.
+    pub sequence: u32,
+    /// Acknowledgement number.
+    pub acknowledgement: u32,
+    /// Control bits.
+    pub flags: Flags,
+    /// The window field.
+    pub window: u16,
+    /// Options as they stand in the header; padded to a multiple of four.
+    pub options: Vec<u8>,
+    /// Octets of payload.
+    pub payload: u16,
+}
+
+impl SegmentPlan {
+    /// The IP packet that carries the segment.
+    pub fn ip_packet(&self) -> Vec<u8> {
+        ip_packet(self.source, self.destination, 6, &self.segment())
+    }
+
+    /// The sequence numbers that it uses up.
+    fn occupies(&self) -> u32 {
+        let syn = u32::from(self.flags.contains(Flags::SYN));
+        let fin = u32::from(self.flags.contains(Flags::FIN));
+        u32::from(self.payload) + syn + fin
+    }
+
+    fn segment(&self) -> Vec<u8> {
+        let options = self.options.len().next_multiple_of(4);
+        let mut segment = Vec::new();
+        segment.extend(self.source.port().to_be_bytes());
+        segment.extend(self.destination.port().to_be_bytes());
+        segment.extend(self.sequence.to_be_bytes());
+        segment.extend(self.acknowledgement.to_be_bytes());
+        segment.push(((20 + options) / 4) as u8 * 16);
+        segment.push(self.flags.0);
+        segment.extend(self.window.to_be_bytes());
+        segment.extend([0; 4]);
+        segment.extend(&self.options);
+        segment.resize(20 + options + usize::from(self.payload), 0);
+        segment
+    }
+}
+
+/// Two ends that talk: plans segments with the numbers that follow from what was said before.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    /// The end that opens.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// The client's next sequence number.
+    pub client_next: u32,
+    /// The server's next sequence number.
+    pub server_next: u32,
+    /// What both put into the window field.
+    pub window: u16,
+    /// Options of every segment; the SYNs get theirs from [`Conversation::offer`] instead.
+    pub options: Vec<u8>,
+    /// Options of the SYNs.
+    pub offer: Vec<u8>,
+}
+
+impl Conversation {
+    /// Ends that begin at the given sequence numbers and offer an MSS of 1460.
+    pub fn new(client: SocketAddr, server: SocketAddr, initial: (u32, u32)) -> Conversation {
+        Conversation {
+            client,
+            server,
+            client_next: initial.0,
+            server_next: initial.1,
+            window: 8_760,
+            options: Vec::new(),
+            offer: vec![2, 4, 0x05, 0xb4],
+        }
+    }
+
+    /// The client's next segment. The first SYN carries no ACK; every other segment should.
+    pub fn up(&mut self, flags: Flags, payload: u16) -> SegmentPlan {
+        let plan = self.plan(flags, payload);
+        self.client_next = self.client_next.wrapping_add(plan.occupies());
+        plan
+    }
+
+    /// The server's next segment.
+    pub fn down(&mut self, flags: Flags, payload: u16) -> SegmentPlan {
+        let mut plan = self.plan(flags, payload);
+        std::mem::swap(&mut plan.source, &mut plan.destination);
+        plan.sequence = self.server_next;
+        plan.acknowledgement = self.client_next;
+        self.server_next = self.server_next.wrapping_add(plan.occupies());
+        plan
+    }
+
+    /// The three segments of an opening.
+    pub fn open(&mut self) -> [SegmentPlan; 3] {
+        [
+            self.up(Flags::SYN, 0),
+            self.down(Flags::SYN | Flags::ACK, 0),
+            self.up(Flags::ACK, 0),
+        ]
+    }
+
+    fn plan(&self, flags: Flags, payload: u16) -> SegmentPlan {
+        SegmentPlan {
+            source: self.client,
+            destination: self.server,
+            sequence: self.client_next,
+            acknowledgement: match flags.contains(Flags::ACK) {
+                true => self.server_next,
+                false => 0,
+            },
+            flags,
+            window: self.window,
+            options: match flags.contains(Flags::SYN) {
+                true => self.offer.clone(),
+                false => self.options.clone(),
+            },
+            payload,
+        }
+    }
+}
+
+/// An IP packet of any protocol.
+///
+/// # Panics
+/// When the two addresses are of different families.
+pub fn ip_packet(
+    source: SocketAddr,
+    destination: SocketAddr,
+    protocol: u8,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut packet = Vec::new();
+    match (source, destination) {
+        (SocketAddr::V4(source), SocketAddr::V4(destination)) => {
+            packet.extend([0x45, 0]);
+            packet.extend((20 + payload.len() as u16).to_be_bytes());
+            packet.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
+            packet.extend(source.ip().octets());
+            packet.extend(destination.ip().octets());
+        }
+        (SocketAddr::V6(source), SocketAddr::V6(destination)) => {
+            packet.extend([0x60, 0, 0, 0]);
+            packet.extend((payload.len() as u16).to_be_bytes());
+            packet.extend([protocol, 64]);
+            packet.extend(source.ip().octets());
+            packet.extend(destination.ip().octets());
+        }
+        _ => panic!("{source} and {destination} are of different families"),
+    }
+    packet.extend(payload);
+    packet
+}
+
+/// An Ethernet frame around an IP packet, tagged for a virtual LAN if wanted.
+pub fn ethernet(packet: &[u8], vlan: Option<u16>) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    if let Some(vlan) = vlan {
+        frame.extend([0x81, 0x00]);
+        frame.extend(vlan.to_be_bytes());
+    }
+    frame.extend(match packet.first().map(|first| first >> 4) {
+        Some(6) => [0x86, 0xdd],
+        _ => [0x08, 0x00],
+    });
+    frame.extend(packet);
+    // The shortest frame that Ethernet carries: the padding must not be taken for payload.
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+fn put_u16(octets: &mut Vec<u8>, value: u16, big_endian: bool) {
+    octets.extend(match big_endian {
+        true => value.to_be_bytes(),
+        false => value.to_le_bytes(),
+    });
+}
+
+fn put_u32(octets: &mut Vec<u8>, value: u32, big_endian: bool) {
+    octets.extend(match big_endian {
+        true => value.to_be_bytes(),
+        false => value.to_le_bytes(),
+    });
+}

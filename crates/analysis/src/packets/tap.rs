@@ -1,0 +1,186 @@
+//! Which packets of a capture count, and what a capture says about packets that were dropped.
+//!
+//! Our own captures hold every packet twice, once where it enters the path and once where it
+//! leaves it, at four interfaces: `client.tx` → `server.rx` and `server.tx` → `client.rx`.
+//! Counting all of them would count double; counting at the client is what the papers did. Two
+//! more, `up.drop` and `down.drop`, repeat packets that a queue dropped after it had taken them in;
+//! these are news about packets and never packets themselves.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Which interfaces of a capture are counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TapChoice {
+    /// `client.tx` and `client.rx`, and every interface that has no such name.
+    #[default]
+    Client,
+    /// `server.tx` and `server.rx`, and every interface that has no such name.
+    Server,
+    /// Every interface, except the repetitions at `up.drop` and `down.drop`.
+    All,
+    /// The interface of this name alone.
+    Interface(String),
+}
+
+impl TapChoice {
+    /// Whether packets of an interface count.
+    pub fn counts(&self, interface: Option<&str>) -> bool {
+        let role = interface.and_then(TapRole::of);
+        match self {
+            TapChoice::Client => role.is_none_or(TapRole::is_client),
+            TapChoice::Server => role.is_none_or(TapRole::is_server),
+            TapChoice::All => role.is_none_or(|role| role.is_client() || role.is_server()),
+            TapChoice::Interface(name) => interface == Some(name),
+        }
+    }
+}
+
+/// `client`, `server`, `all`, or the name of an interface.
+impl FromStr for TapChoice {
+    type Err = std::convert::Infallible;
+    fn from_str(text: &str) -> Result<TapChoice, Self::Err> {
+        Ok(match text {
+            "client" => TapChoice::Client,
+            "server" => TapChoice::Server,
+            "all" => TapChoice::All,
+            name => TapChoice::Interface(name.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for TapChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TapChoice::Client => "client",
+            TapChoice::Server => "server",
+            TapChoice::All => "all",
+            TapChoice::Interface(name) => name,
+        })
+    }
+}
+
+/// The places where our own captures take packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TapRole {
+    /// From the client into the path.
+    ClientSends,
+    /// Out of the path to the server.
+    ServerReceives,
+    /// From the server into the path.
+    ServerSends,
+    /// Out of the path to the client.
+    ClientReceives,
+    /// From a queue towards the server into nowhere.
+    DroppedUp,
+    /// From a queue towards the client into nowhere.
+    DroppedDown,
+}
+
+impl TapRole {
+    /// The role that an interface's name tells.
+    pub fn of(interface: &str) -> Option<TapRole> {
+        match interface {
+            "client.tx" => Some(TapRole::ClientSends),
+            "server.rx" => Some(TapRole::ServerReceives),
+            "server.tx" => Some(TapRole::ServerSends),
+            "client.rx" => Some(TapRole::ClientReceives),
+            "up.drop" => Some(TapRole::DroppedUp),
+            "down.drop" => Some(TapRole::DroppedDown),
+            _ => None,
+        }
+    }
+
+    /// Whether it is at the client's end.
+    pub fn is_client(self) -> bool {
+        matches!(self, TapRole::ClientSends | TapRole::ClientReceives)
+    }
+
+    /// Whether it is at the server's end.
+    pub fn is_server(self) -> bool {
+        matches!(self, TapRole::ServerSends | TapRole::ServerReceives)
+    }
+
+    /// Whether it sees what a host sends, before the path can drop it.
+    pub fn is_sender(self) -> bool {
+        matches!(self, TapRole::ClientSends | TapRole::ServerSends)
+    }
+
+    /// Whether its packets go from the client to the server.
+    pub fn is_up(self) -> bool {
+        matches!(
+            self,
+            TapRole::ClientSends | TapRole::ServerReceives | TapRole::DroppedUp
+        )
+    }
+}
+
+/// What a comment beside a packet says: that the path dropped it, and how full its queue was.
+///
+/// A comment is words of the form `key=value` separated by spaces, as in
+/// `drop=loss queue_packets=3 queue_bytes=4500`. Words that are not known are passed over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PathComment<'a> {
+    /// Why the path dropped the packet.
+    pub drop: Option<&'a str>,
+    /// Packets in the queue that it met.
+    pub queue_packets: Option<u64>,
+    /// Octets in the queue that it met.
+    pub queue_bytes: Option<u64>,
+}
+
+impl<'a> PathComment<'a> {
+    /// Reads one comment into what earlier comments of the packet said.
+    pub fn read(&mut self, comment: &'a str) {
+        for word in comment.split_ascii_whitespace() {
+            match word.split_once('=') {
+                Some(("drop", cause)) if !cause.is_empty() => self.drop = Some(cause),
+                Some(("queue_packets", number)) => self.queue_packets = number.parse().ok(),
+                Some(("queue_bytes", number)) => self.queue_bytes = number.parse().ok(),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_side_is_counted_unless_told_otherwise() {
+        let counted = |choice: &str| -> Vec<&str> {
+            let choice: TapChoice = choice.parse().unwrap();
+            [
+                "client.tx",
+                "server.rx",
+                "server.tx",
+                "client.rx",
+                "up.drop",
+                "eth0",
+            ]
+            .into_iter()
+            .filter(|name| choice.counts(Some(name)))
+            .collect()
+        };
+        assert_eq!(counted("client"), ["client.tx", "client.rx", "eth0"]);
+        assert_eq!(counted("server"), ["server.rx", "server.tx", "eth0"]);
+        assert_eq!(counted("all").len(), 5);
+        assert_eq!(counted("eth0"), ["eth0"]);
+        assert!(TapChoice::Client.counts(None));
+        assert!(!TapChoice::Interface("eth0".to_owned()).counts(None));
+    }
+
+    #[test]
+    fn comments_are_read_word_by_word() {
+        let mut comment = PathComment::default();
+        comment.read("seen drop=loss queue_packets=3 colour=red");
+        comment.read("queue_bytes=4500 drop= queue_packets=many");
+        assert_eq!(comment.drop, Some("loss"));
+        assert_eq!(comment.queue_packets, None);
+        assert_eq!(comment.queue_bytes, Some(4500));
+    }
+}
