@@ -22,7 +22,7 @@ impl Host {
         Host::with_dress(config, Dress::minimal())
     }
 
-    fn with_dress(mut config: ServerConfig, dress: Dress) -> Host {
+    pub fn with_dress(mut config: ServerConfig, dress: Dress) -> Host {
         config.events = true;
         let config = Arc::new(config);
         let origin = OriginConfig {
@@ -41,13 +41,13 @@ impl Host {
     }
 
     /// Input without reading what comes of it.
-    fn push(&mut self, data: impl AsRef<[u8]>) -> &mut Host {
+    pub fn push(&mut self, data: impl AsRef<[u8]>) -> &mut Host {
         self.connection.handle_data(data.as_ref(), self.now);
         self
     }
 
     /// Writes all that may be written, at most `most` octets at a time.
-    fn write(&mut self, most: usize) -> &mut Host {
+    pub fn write(&mut self, most: usize) -> &mut Host {
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
             let filled = self.connection.transmit(&mut slices);
@@ -73,13 +73,13 @@ impl Host {
         self.push(data).write(usize::MAX)
     }
 
-    fn eof(&mut self) -> &mut Host {
+    pub fn eof(&mut self) -> &mut Host {
         self.connection.handle_eof(self.now);
         self.write(usize::MAX)
     }
 
     /// Lets the next time-out come; returns how long that took.
-    fn wait(&mut self) -> Duration {
+    pub fn wait(&mut self) -> Duration {
         let at = self.connection.poll_timeout().expect("a time-out");
         let waited = at.since(self.now);
         self.now = self.now.max(at);
@@ -93,7 +93,7 @@ impl Host {
     }
 
     /// The status codes of all responses.
-    fn statuses(&self) -> Vec<u16> {
+    pub fn statuses(&self) -> Vec<u16> {
         self.served.iter().map(|served| served.status).collect()
     }
 }
@@ -124,10 +124,10 @@ fn site() -> Arc<Site> {
     })
 }
 
-const GET: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+pub(super) const GET: &str = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
 const LAST: &str = "GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-fn buffered(coalesce: Coalesce, buffer: u64) -> ServerConfig {
+pub(super) fn buffered(coalesce: Coalesce, buffer: u64) -> ServerConfig {
     ServerConfig {
         coalesce,
         output_buffer: Bytes(buffer),
@@ -362,284 +362,6 @@ fn limits_have_their_statuses() {
         let refused = !matches!(status, 200 | 204 | 404 | 501);
         assert_eq!(!host.actions.is_empty(), refused, "{input:?}");
     }
-}
-
-#[test]
-fn each_response_goes_in_a_write_of_its_own() {
-    let mut host = Host::new(buffered(Coalesce::EachResponse, 50));
-    host.send(GET.repeat(3));
-    assert_eq!(host.writes.len(), 3);
-    assert!(
-        host.writes
-            .iter()
-            .all(|write| write.starts_with(b"HTTP/1.1 200"))
-    );
-}
-
-#[test]
-fn responses_gather_until_the_input_would_block() {
-    let mut host = Host::new(buffered(Coalesce::UntilInputWouldBlock, 100_000));
-    host.send(GET.repeat(5) + "GET /a HT");
-    assert_eq!(host.writes.len(), 1);
-    assert_eq!(host.statuses().len(), 5);
-}
-
-#[test]
-fn responses_gather_until_the_input_is_drained() {
-    let mut host = Host::new(buffered(Coalesce::UntilInputDrained, 100_000));
-    let (start, end) = GET.split_at(9);
-    host.send(GET.repeat(5) + start);
-    assert_eq!(host.writes.len(), 0);
-    host.send(end);
-    assert_eq!(host.writes.len(), 1);
-    assert_eq!(host.statuses().len(), 6);
-    // An explicit flush does not wait for it.
-    host.send(GET.to_owned() + start);
-    assert_eq!(host.writes.len(), 1);
-    host.connection.flush(host.now);
-    host.write(usize::MAX);
-    assert_eq!(host.statuses().len(), 7);
-}
-
-#[test]
-fn only_full_buffers_are_released_early_and_each_alone() {
-    for coalesce in [Coalesce::UntilInputDrained, Coalesce::UntilInputWouldBlock] {
-        let mut host = Host::new(buffered(coalesce, 4096));
-        host.send("GET /30000-0 HTTP/1.1\r\nHost: h\r\n\r\nGET");
-        let total: usize = 30_000 + host_head(&host.output());
-        let mut expected = vec![4096; total / 4096];
-        if coalesce == Coalesce::UntilInputWouldBlock {
-            expected.push(total % 4096);
-        }
-        let writes: Vec<usize> = host.writes.iter().map(Vec::len).collect();
-        assert_eq!(writes, expected, "{coalesce:?}");
-        // The next response shares a buffer with the residue.
-        host.send(" /big HTTP/1.1\r\nHost: h\r\n\r\n");
-        let full = host.writes.iter().filter(|write| write.len() == 4096);
-        assert!(full.count() > 79);
-        assert_eq!(host.statuses(), [200, 200]);
-    }
-}
-
-fn host_head(output: &str) -> usize {
-    output.find("\r\n\r\n").unwrap() + 4
-}
-
-#[test]
-fn a_write_cut_short_keeps_the_pieces_apart() {
-    let mut host = Host::new(buffered(Coalesce::EachResponse, 0));
-    host.push(GET.repeat(2));
-    host.write(7);
-    let first: usize = host.writes[0].len();
-    assert_eq!(first, 7);
-    let mut whole = Host::new(buffered(Coalesce::EachResponse, 0));
-    whole.send(GET.repeat(2));
-    assert_eq!(host.output(), whole.output());
-    // No write spans two responses.
-    let length = whole.writes[0].len();
-    let mut position = 0;
-    for write in &host.writes {
-        assert_eq!(position / length, (position + write.len() - 1) / length);
-        position += write.len();
-    }
-}
-
-#[test]
-fn nothing_is_held_past_the_idle_time_or_the_end_of_the_input() {
-    let limits = Limits {
-        idle: Duration::from_secs(5),
-        header: Duration::from_secs(20),
-        ..Limits::default()
-    };
-    let config = ServerConfig {
-        limits,
-        ..buffered(Coalesce::UntilInputDrained, 100_000)
-    };
-    let mut host = Host::new(config.clone());
-    host.send(GET.to_owned() + "GET");
-    assert_eq!(host.writes.len(), 0);
-    assert_eq!(host.wait(), Duration::from_secs(5));
-    assert_eq!(host.statuses(), [200]);
-    assert!(host.actions.is_empty());
-    assert_eq!(host.wait(), Duration::from_secs(15));
-    assert_eq!(host.statuses(), [200, 408]);
-
-    let mut host = Host::new(config);
-    host.send(GET.to_owned() + "GET").eof();
-    assert_eq!(host.statuses(), [200]);
-    assert_eq!(host.actions, [Action::Close]);
-    assert_eq!(
-        host.connection.close_reason(),
-        Some(CloseReason::ClientTruncated)
-    );
-}
-
-#[test]
-fn time_outs_have_their_reasons() {
-    let limits = Limits::default();
-    let closed = |input: &str| {
-        let mut host = Host::new(ServerConfig::default());
-        host.send(input);
-        let waited = host.wait();
-        (
-            waited,
-            host.statuses(),
-            host.connection.close_reason().unwrap(),
-        )
-    };
-    assert_eq!(closed(""), (limits.idle, vec![], CloseReason::IdleTimeout));
-    assert_eq!(
-        closed(GET),
-        (limits.idle, vec![200], CloseReason::IdleTimeout)
-    );
-    assert_eq!(
-        closed(&(GET.to_owned() + "\r\n")),
-        (limits.idle, vec![200], CloseReason::IdleTimeout)
-    );
-    assert_eq!(
-        closed("GET /a HTTP/1.1\r\n"),
-        (
-            limits.header,
-            vec![408],
-            CloseReason::Refused(Refusal::HeadTimeout)
-        )
-    );
-    assert_eq!(
-        closed("POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc"),
-        (
-            limits.idle,
-            vec![408],
-            CloseReason::Refused(Refusal::BodyTimeout)
-        )
-    );
-}
-
-#[test]
-fn a_head_that_trickles_in_is_timed_from_its_first_octet() {
-    let mut host = Host::new(ServerConfig::default());
-    for octet in GET.bytes().take(15) {
-        host.send([octet]);
-        host.now += Duration::from_secs(1);
-    }
-    assert_eq!(host.wait(), Duration::from_secs(5));
-    assert_eq!(host.statuses(), [408]);
-}
-
-#[test]
-fn a_client_that_takes_nothing_is_cut_off() {
-    let mut host = Host::new(ServerConfig::default());
-    host.push("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
-    let at = host.connection.poll_timeout().unwrap();
-    assert_eq!(at.since(host.now), Limits::default().send);
-    // Progress starts the time anew.
-    host.now += Duration::from_secs(59);
-    host.connection.transmitted(1, host.now);
-    let at = host.connection.poll_timeout().unwrap();
-    assert_eq!(at.since(host.now), Limits::default().send);
-    host.connection.handle_timeout(at);
-    assert_eq!(host.connection.poll_action(), Some(Action::Abort));
-    assert_eq!(
-        host.connection.close_reason(),
-        Some(CloseReason::SendTimeout)
-    );
-    assert!(host.connection.is_finished());
-    assert_eq!(host.connection.transmit(&mut [IoSlice::new(&[])]), 0);
-}
-
-#[test]
-fn after_the_last_response_the_half_is_closed_and_the_rest_drained() {
-    let config = ServerConfig {
-        max_requests_per_connection: Some(5),
-        ..ServerConfig::default()
-    };
-    let mut host = Host::new(config.clone());
-    host.send(GET.repeat(15));
-    assert_eq!(host.statuses(), [200; 5]);
-    assert_eq!(host.output().matches("Connection: close\r\n").count(), 1);
-    assert_eq!(host.actions, [Action::ShutdownWrite]);
-    assert_eq!(
-        host.connection.close_reason(),
-        Some(CloseReason::RequestLimit)
-    );
-    assert!(host.connection.wants_data() && !host.connection.is_finished());
-    host.send(GET.repeat(15)).eof();
-    assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
-    assert!(host.connection.is_finished());
-    assert_eq!(host.statuses(), [200; 5]);
-
-    // A client that never closes its half is not waited for without end.
-    let mut host = Host::new(config.clone());
-    host.send(GET.repeat(5));
-    assert_eq!(host.wait(), Limits::default().linger);
-    assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
-    let mut host = Host::new(config);
-    host.send(GET.repeat(5));
-    let flood = vec![b'x'; Limits::default().linger_bytes.0 as usize + 1];
-    host.send(flood);
-    assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
-}
-
-#[test]
-fn a_careless_close_takes_no_more_input_and_closes_both_halves() {
-    let config = ServerConfig {
-        max_requests_per_connection: Some(5),
-        close: CloseManner::Full,
-        ..ServerConfig::default()
-    };
-    let mut host = Host::new(config);
-    host.push(GET.repeat(15));
-    assert!(!host.connection.wants_data());
-    host.write(usize::MAX);
-    assert_eq!(host.statuses(), [200; 5]);
-    assert_eq!(host.actions, [Action::Close]);
-    assert!(host.connection.is_finished());
-}
-
-#[test]
-fn the_client_may_close_its_half_first() {
-    let mut host = Host::new(ServerConfig::default());
-    host.push(GET.repeat(3));
-    host.eof();
-    assert_eq!(host.statuses(), [200; 3]);
-    assert_eq!(host.actions, [Action::Close]);
-    assert_eq!(
-        host.connection.close_reason(),
-        Some(CloseReason::ClientFinished)
-    );
-}
-
-#[test]
-fn a_failed_transport_ends_everything() {
-    let mut host = Host::new(ServerConfig::default());
-    host.push(GET);
-    host.connection.handle_failure();
-    host.send(GET).eof();
-    assert_eq!(host.writes.len(), 0);
-    assert!(host.connection.is_finished());
-    assert_eq!(host.connection.poll_timeout(), None);
-}
-
-#[test]
-fn a_client_that_sends_and_never_reads_is_pushed_back() {
-    let limits = Limits {
-        backlog: Bytes(1000),
-        ..Limits::default()
-    };
-    let config = ServerConfig {
-        limits,
-        ..buffered(Coalesce::UntilInputDrained, 1_000_000)
-    };
-    let mut host = Host::new(config);
-    host.push(GET.repeat(50) + "GET");
-    assert!(!host.connection.wants_data());
-    let answered = host.connection.requests();
-    assert!((4..10).contains(&answered), "{answered}");
-    // What waits for the transport is not held back as well, or neither side would move.
-    host.write(100);
-    assert!(host.connection.wants_data());
-    host.connection.flush(host.now);
-    host.write(usize::MAX);
-    assert_eq!(host.statuses(), [200; 50]);
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! Reading requests: where heads end, what they ask for, and the content that follows them.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::refusal::{CloseReason, Refusal};
+use super::request::{self, BodyFraming, RequestHead};
+use super::{Body, Connection, Exchange, Reading, Served};
+use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
+use crate::h1::fields::{self, HeadEnd, Strictness};
+use crate::origin::Status;
+
+impl Connection {
+    /// Deals with what is in the buffer.
+    pub(super) fn process_input(&mut self, now: Instant) {
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.process(&input, now);
+        input.drain(..used);
+        self.input = input;
+    }
+
+    /// Deals with as much of `bytes` as can be; returns how much that is.
+    pub(super) fn process(&mut self, bytes: &[u8], now: Instant) -> usize {
+        let mut used = 0;
+        while used < bytes.len() {
+            let rest = &bytes[used..];
+            let step = match self.reading {
+                Reading::Head if self.is_congested() => 0,
+                Reading::Head => self.read_head(rest, now),
+                Reading::Body { .. } => self.read_body(rest, now),
+                Reading::Nothing => {
+                    self.discarded += rest.len() as u64;
+                    rest.len()
+                }
+            };
+            if step == 0 && !matches!(self.reading, Reading::Nothing) {
+                break;
+            }
+            used += step;
+        }
+        used
+    }
+
+    /// Reads a head if it is there whole; returns its length.
+    fn read_head(&mut self, bytes: &[u8], now: Instant) -> usize {
+        let empty_line = fields::leading_line_end(bytes, Strictness::Strict);
+        if empty_line > 0 {
+            return empty_line;
+        }
+        if bytes == b"\r" {
+            return 0;
+        }
+        self.head_started.get_or_insert(now);
+        let found = match self.find_head(bytes) {
+            Ok(None) => return 0,
+            Ok(Some(length)) => Ok(length),
+            Err(refusal) => Err(refusal),
+        };
+        self.head_end = HeadEnd::new();
+        self.head_started = None;
+        let begun = found.and_then(|length| {
+            let head = request::read(&bytes[..length], &self.config.limits)?;
+            self.begin(&head, length, now)?;
+            Ok(length)
+        });
+        match begun {
+            Ok(length) => length,
+            Err(refusal) => {
+                self.refuse(refusal, now);
+                0
+            }
+        }
+    }
+
+    /// The length of the head at the start of `bytes`. Whether it is too long is decided by what was
+    /// sent, not by how much of it has come.
+    fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+        if !fields::is_token_byte(bytes[0]) {
+            return Err(Refusal::BadRequestLine);
+        }
+        let limits = &self.config.limits;
+        // Room for the method, the version and the spaces between.
+        let line_limit = limits.target.0.saturating_add(64).min(limits.head.0) as usize;
+        let end = self.head_end.find(bytes);
+        let whole = end.unwrap_or(bytes.len());
+        if whole > line_limit && memchr::memchr(b'\n', &bytes[..line_limit]).is_none() {
+            return Err(Refusal::TargetTooLong);
+        }
+        if whole as u64 > limits.head.0 {
+            return Err(Refusal::HeadTooLong);
+        }
+        Ok(end)
+    }
+
+    /// Decides the answer to a request, and what is to be read before it is given.
+    fn begin(
+        &mut self,
+        head: &RequestHead<'_>,
+        length: usize,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let answer = self.origin.decide(&head.request, &mut self.scratch);
+        let mut exchange = Exchange {
+            version: head.version,
+            persistent: head.persistent,
+            served: Served {
+                method: head.request.method,
+                file: answer.file(),
+                target_hash: if self.config.events {
+                    fnv(head.target)
+                } else {
+                    0
+                },
+                status: answer.status().code(),
+                request_head: Bytes(length as u64),
+                ..Served::unread(now)
+            },
+            answer,
+        };
+        let body = match head.body {
+            BodyFraming::Length(0) => {
+                self.respond(&exchange, None, now);
+                return Ok(());
+            }
+            BodyFraming::Length(length) if length > self.config.limits.body.0 => {
+                return Err(Refusal::BodyTooLong);
+            }
+            BodyFraming::Length(length) => Body::Length(length),
+            BodyFraming::Chunked => Body::Chunked(ChunkedDecoder::new(
+                Strictness::Strict,
+                ChunkedLimits::default(),
+            )),
+        };
+        if head.expects_continue {
+            if !exchange.answer.takes_content() {
+                self.respond(&exchange, Some(CloseReason::ContentUnwanted), now);
+                return Ok(());
+            }
+            let before = self.output.queued();
+            self.output.push_text(|text| {
+                text.extend_from_slice(b"HTTP/1.1 ");
+                text.extend_from_slice(Status::CONTINUE.line().as_bytes());
+                text.extend_from_slice(b"\r\n\r\n");
+            });
+            exchange.served.head = Bytes(self.output.queued() - before);
+            // The client waits for it with the content: whatever is held goes too.
+            self.release_all(now);
+        }
+        self.reading = Reading::Body { body, exchange };
+        Ok(())
+    }
+
+    /// Reads content; returns how much of `bytes` was dealt with.
+    fn read_body(&mut self, bytes: &[u8], now: Instant) -> usize {
+        let Reading::Body { body, exchange } = &mut self.reading else {
+            return 0;
+        };
+        let received = &mut exchange.served.request_body.0;
+        let (used, done) = match body {
+            Body::Length(left) => {
+                let used = bytes
+                    .len()
+                    .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                *received += used as u64;
+                (used, *left == 0)
+            }
+            Body::Chunked(decoder) => match decoder.decode(bytes) {
+                Ok(decoded) => {
+                    *received += decoded.data.len() as u64;
+                    (decoded.consumed, decoder.is_done())
+                }
+                Err(error) => {
+                    self.refuse(error.into(), now);
+                    return bytes.len();
+                }
+            },
+        };
+        if *received > self.config.limits.body.0 {
+            self.refuse(Refusal::BodyTooLong, now);
+        } else if done
+            && let Reading::Body { exchange, .. } =
+                std::mem::replace(&mut self.reading, Reading::Head)
+        {
+            self.respond(&exchange, None, now);
+        }
+        used
+    }
+}
+
+/// 64-bit FNV-1a.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

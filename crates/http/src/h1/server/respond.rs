@@ -1,0 +1,174 @@
+//! Queueing responses: what is said about the connection, heads, content, and when it may go.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::refusal::{CloseReason, Refusal};
+use super::request::Version;
+use super::{Coalesce, Connection, Exchange, Reading, Served};
+use crate::origin::{Answer, FieldSink, HopField, Method, Segment};
+
+impl Connection {
+    /// Queues the response to a request that was read whole, or as far as it will be.
+    pub(super) fn respond(
+        &mut self,
+        exchange: &Exchange,
+        close: Option<CloseReason>,
+        now: Instant,
+    ) {
+        let limit = self.config.max_requests_per_connection;
+        let left = limit.map(|limit| limit.saturating_sub(self.requests + 1));
+        let reason = if close.is_some() {
+            close
+        } else if !exchange.persistent {
+            Some(CloseReason::ClientAsked)
+        } else if !self.config.keep_alive {
+            Some(CloseReason::KeepAliveOff)
+        } else if left == Some(0) {
+            Some(CloseReason::RequestLimit)
+        } else {
+            None
+        };
+        let connection = match (reason, exchange.version) {
+            // A client of HTTP/1.0 that did not ask to keep the connection expects nothing else.
+            (Some(CloseReason::ClientAsked), Version::Http10) => None,
+            (Some(_), _) => Some("close"),
+            (None, Version::Http10) => Some("Keep-Alive"),
+            (None, Version::Http11) => None,
+        };
+        self.queue(&exchange.answer, exchange.served, connection, left, now);
+        if let Some(reason) = reason {
+            self.stop(reason);
+        }
+    }
+
+    /// Answers what could not be read as a request, and reads no more.
+    pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
+        let answer = Answer::refusal(refusal.status());
+        let served = match std::mem::replace(&mut self.reading, Reading::Nothing) {
+            Reading::Body { exchange, .. } => exchange.served,
+            Reading::Head | Reading::Nothing => Served::unread(now),
+        };
+        let served = Served {
+            status: refusal.status().code(),
+            ..served
+        };
+        self.queue(&answer, served, Some("close"), None, now);
+        self.stop(CloseReason::Refused(refusal));
+    }
+
+    /// Queues a response.
+    fn queue(
+        &mut self,
+        answer: &Answer,
+        served: Served,
+        connection: Option<&'static str>,
+        requests_left: Option<u32>,
+        now: Instant,
+    ) {
+        self.requests += 1;
+        let (origin, dates) = (&self.origin, &mut self.dates);
+        let idle = self.config.limits.idle.as_secs();
+        let before = self.output.queued();
+        self.output.push_text(|text| {
+            text.extend_from_slice(b"HTTP/1.1 ");
+            text.extend_from_slice(answer.status().line().as_bytes());
+            text.extend_from_slice(b"\r\n");
+            let mut head = Head {
+                text,
+                connection,
+                idle,
+                requests_left,
+            };
+            origin.write_fields(answer, origin.wall_clock(now), dates, &mut head);
+            text.extend_from_slice(b"\r\n");
+        });
+        let head = self.output.queued() - before;
+        let output = &mut self.output;
+        origin.write_content(answer, |segment| match segment {
+            Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
+            Segment::Body(id, range) => output.push_body(id, range),
+        });
+        let end = self.output.queued();
+        if self.config.events {
+            let served = Served {
+                head: served.head + Bytes(head),
+                body: Bytes(end - before - head),
+                ..served
+            };
+            self.outstanding.push_back((end, served));
+        }
+        let buffer = self.config.output_buffer.0;
+        if self.config.coalesce == Coalesce::EachResponse || buffer == 0 {
+            self.release_all(now);
+        } else {
+            self.note_release(now);
+            self.output.release_full(buffer);
+        }
+    }
+
+    pub(super) fn release_all(&mut self, now: Instant) {
+        self.note_release(now);
+        self.output.release_all();
+    }
+
+    /// The time that the transport has to take something starts when there is something to take.
+    fn note_release(&mut self, now: Instant) {
+        if !self.output.is_released() && self.output.held() > 0 {
+            self.last_output = now;
+        }
+    }
+}
+
+/// Writes fields as HTTP/1 does.
+struct Head<'a> {
+    text: &'a mut Vec<u8>,
+    connection: Option<&'static str>,
+    /// Seconds that an idle connection is kept.
+    idle: u64,
+    requests_left: Option<u32>,
+}
+
+impl FieldSink for Head<'_> {
+    fn field(&mut self, name: &str, value: &[u8]) {
+        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(b": ");
+        self.text.extend_from_slice(value);
+        self.text.extend_from_slice(b"\r\n");
+    }
+
+    fn hop(&mut self, field: HopField, name: &str) {
+        use std::io::Write;
+        let Some(connection) = self.connection else {
+            return;
+        };
+        match (field, self.requests_left) {
+            (HopField::Connection, _) => self.field(name, connection.as_bytes()),
+            (HopField::KeepAlive, _) if connection == "close" => {}
+            // Writing to a vector does not fail.
+            (HopField::KeepAlive, Some(left)) => {
+                let _ = write!(self.text, "{name}: timeout={}, max={left}\r\n", self.idle);
+            }
+            (HopField::KeepAlive, None) => {
+                let _ = write!(self.text, "{name}: timeout={}\r\n", self.idle);
+            }
+        }
+    }
+}
+
+impl Served {
+    /// A record of a request of which nothing is known yet.
+    pub(super) fn unread(now: Instant) -> Served {
+        Served {
+            method: Method::Unknown,
+            file: None,
+            target_hash: 0,
+            status: 0,
+            request_head: Bytes(0),
+            request_body: Bytes(0),
+            head: Bytes(0),
+            body: Bytes(0),
+            received: now,
+            at: now,
+        }
+    }
+}
