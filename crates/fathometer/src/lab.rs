@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use fathometer_model::{PathCertificate, Validity};
 use fathometer_path::Profile;
-use fathometer_sys::netlink::{Netlink, RouteMetrics};
+use fathometer_sys::era::{AppliedSettings, Route, TcpSettings};
+use fathometer_sys::netlink::Netlink;
 use fathometer_sys::tun::DEFAULT_QUEUE;
 use fathometer_sys::{Clock, Error, Namespace, Result, Tun};
 
@@ -72,36 +73,38 @@ pub struct Host {
     pub side: Side,
     /// Where its threads and programs run.
     pub namespace: Namespace,
+    /// What became of its TCP settings.
+    pub applied: AppliedSettings,
     device: Arc<Tun>,
 }
 
 impl Host {
-    /// Makes a host without a path. `prepare` runs on a thread inside it before its device is
-    /// made, and returns what its route to the other host shall say to TCP.
-    fn new(
-        side: Side,
-        mtu: u32,
-        prepare: &(dyn Fn(Side) -> Result<RouteMetrics> + Sync),
-    ) -> Result<Host> {
+    /// Makes a host without a path.
+    fn new(side: Side, mtu: u32, settings: &TcpSettings) -> Result<Host> {
         let namespace = Namespace::new()?;
-        let device = namespace.run(|| -> Result<Tun> {
+        let (device, applied) = namespace.run(|| -> Result<(Tun, AppliedSettings)> {
             be_silent()?;
-            let metrics = prepare(side)?;
             let device = Tun::create(DEVICE, mtu, DEFAULT_QUEUE)?;
             let mut netlink = Netlink::open()?;
             let ends: [(IpAddr, IpAddr, u8); 2] = [
                 (side.ipv4().into(), side.other().ipv4().into(), 32),
                 (side.ipv6().into(), side.other().ipv6().into(), 128),
             ];
-            for (own, other, prefix) in ends {
+            for (own, _, prefix) in ends {
                 netlink.add_address(device.index(), own, prefix)?;
-                netlink.add_route(device.index(), other, prefix, Some(own), &metrics)?;
             }
-            Ok(device)
+            let routes = ends.map(|(own, other, prefix)| Route {
+                destination: other,
+                prefix,
+                source: Some(own),
+            });
+            let applied = settings.apply(device.index(), &routes)?;
+            Ok((device, applied))
         })??;
         Ok(Host {
             side,
             namespace,
+            applied,
             device: Arc::new(device),
         })
     }
@@ -122,16 +125,15 @@ pub struct Lab {
 impl Lab {
     /// Brings up both hosts and the path.
     ///
-    /// `prepare` is called once for each host, on a thread inside it: the place for its TCP
-    /// settings. What it returns rides on the host's routes. Needs the right to make namespaces;
-    /// see [`privilege`](fathometer_sys::privilege).
+    /// `settings` gives the TCP of each host; [`Host::applied`] says what became of it. Needs the
+    /// right to make namespaces.
     pub fn start(
         profile: &Profile,
         options: &WireOptions,
-        prepare: impl Fn(Side) -> Result<RouteMetrics> + Sync,
+        settings: impl Fn(Side) -> TcpSettings,
     ) -> Result<Lab> {
-        let client = Host::new(Side::Client, profile.mtu, &prepare)?;
-        let server = Host::new(Side::Server, profile.mtu, &prepare)?;
+        let client = Host::new(Side::Client, profile.mtu, &settings(Side::Client))?;
+        let server = Host::new(Side::Server, profile.mtu, &settings(Side::Server))?;
         let wire = Wire::start(profile, &client.device, &server.device, options)?;
         Ok(Lab {
             client,

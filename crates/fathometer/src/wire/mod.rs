@@ -35,7 +35,7 @@ use self::direction::{Lane, Outcome, Parts, Shared};
 use self::taps::Taps;
 
 /// Longer than waking takes in nine cases of ten, also on virtual machines.
-pub const USUAL_SPIN: Duration = Duration::from_micros(60);
+pub const USUAL_SPIN: Duration = Duration::from_micros(100);
 
 /// How a path is run.
 #[derive(Debug, Clone)]

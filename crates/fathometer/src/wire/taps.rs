@@ -8,10 +8,10 @@
 //! | `client.rx` | what the client gets | as `server.rx` |
 //! | `up.drop`, `down.drop` | what CoDel dropped, and when | number, reason, queue left |
 //!
-//! Comments read `packet 17, queue 3 packets 4500 B`, with `, dropped loss` when it ended there,
-//! and `packet 17, late 8312 ns`, with `, copy` for the second of a duplicated packet. The number
-//! counts the packets that entered this direction from 0, so it joins the taps of a direction, and
-//! is the number of the profile's drop list.
+//! Comments are words `key=value`: `packet=17 queue_packets=3 queue_bytes=4500`, with `drop=loss`
+//! when it ended there, and `packet=17 late_ns=8312`, with `copy=2` for the second of a duplicated
+//! packet. The number counts the packets that entered this direction from 0: it joins the taps
+//! of a direction, and is the number in a profile's drop list.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -126,11 +126,11 @@ impl DirectionTaps<'_> {
     ) {
         self.begin(index);
         self.note(format_args!(
-            ", queue {} packets {} B",
+            " queue_packets={} queue_bytes={}",
             depth.packets, depth.bytes.0
         ));
         if let Some(reason) = dropped {
-            self.note(format_args!(", dropped {reason}"));
+            self.note(format_args!(" drop={reason}"));
         }
         self.write(self.sent, at, packet);
     }
@@ -145,9 +145,9 @@ impl DirectionTaps<'_> {
         packet: &[u8],
     ) {
         self.begin(index);
-        self.note(format_args!(", late {} ns", late.as_nanos()));
+        self.note(format_args!(" late_ns={}", late.as_nanos()));
         if copy {
-            self.note(format_args!(", copy"));
+            self.note(format_args!(" copy=2"));
         }
         self.write(self.received, at, packet);
     }
@@ -163,7 +163,7 @@ impl DirectionTaps<'_> {
     ) {
         self.begin(index);
         self.note(format_args!(
-            ", queue {} packets {} B, dropped {reason}",
+            " queue_packets={} queue_bytes={} drop={reason}",
             depth.packets, depth.bytes.0
         ));
         self.write(self.dropped, at, packet);
@@ -187,7 +187,7 @@ impl DirectionTaps<'_> {
 
     fn begin(&mut self, index: u64) {
         self.comment.clear();
-        self.note(format_args!("packet {index}"));
+        self.note(format_args!("packet={index}"));
     }
 
     fn note(&mut self, text: std::fmt::Arguments<'_>) {

@@ -1,0 +1,552 @@
+//! The path proves itself: hosts, devices, kernel sockets and real time, against what a profile
+//! promises. Every test prints the error it states and what it measured (`--nocapture` shows it).
+//!
+//! Needs TUN devices and the right to make network namespaces. Where they are missing, each test
+//! says so and passes, unless `FATHOMETER_REQUIRE_LAB=1` turns that into a failure.
+//!
+//! Machines are noisy: what is asserted of real time is a median, never a single packet. What is
+//! asserted of schedules and of chance is exact.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use fathometer::lab::{Lab, Side};
+use fathometer::wire::{Limits, Wire, WireOptions};
+use fathometer_model::Seed;
+use fathometer_path::{Direction, Framing, Profile, predict};
+use fathometer_sys::era::TcpSettings;
+use fathometer_sys::netlink::{Netlink, RouteMetrics};
+use fathometer_sys::{Namespace, Tun};
+
+/// Two labs at a time on two processors would measure each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+const PORT: u16 = 4000;
+
+/// The right to run a lab, or `None` where there can be none.
+fn ground(test: &str) -> Option<MutexGuard<'static, ()>> {
+    let guard = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(|lock| lock.into_inner());
+    let possible = Namespace::new()
+        .and_then(|namespace| namespace.run(|| Tun::create("probe0", 1500, 100).map(drop))?);
+    match possible {
+        Ok(()) => Some(guard),
+        Err(error) if std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1") => {
+            panic!("{test}: a lab is required and cannot be had: {error}");
+        }
+        Err(error) => {
+            eprintln!("SKIPPED {test}: a lab cannot be had: {error}");
+            None
+        }
+    }
+}
+
+fn profile(text: &str) -> Profile {
+    let text = format!("name = \"proof\"\nsource = \"a test\"\n[both]\n{text}");
+    Profile::from_toml(&text, "test").unwrap()
+}
+
+fn lab(profile: &Profile, options: &WireOptions) -> Lab {
+    Lab::start(profile, options, |_| TcpSettings::default()).unwrap()
+}
+
+fn captured(seed: u64, file: &Path) -> WireOptions {
+    WireOptions {
+        capture: Some(file.to_owned()),
+        ..WireOptions::new(Seed(seed))
+    }
+}
+
+/// A socket inside a host, bound to its address of one family.
+fn udp(lab: &Lab, side: Side, version: u8) -> UdpSocket {
+    let socket = lab
+        .host(side)
+        .namespace
+        .run(|| UdpSocket::bind((address(side, version), PORT)).unwrap())
+        .unwrap();
+    socket
+        .connect((address(side.other(), version), PORT))
+        .unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    socket
+}
+
+fn address(side: Side, version: u8) -> IpAddr {
+    match version {
+        4 => side.ipv4().into(),
+        _ => side.ipv6().into(),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    assert!(!values.is_empty());
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[test]
+fn an_idle_path_delays_by_its_propagation() {
+    let Some(_ground) = ground("an_idle_path_delays_by_its_propagation") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for version in [4, 6] {
+        let file = folder.path().join("idle.pcapng");
+        let lab = lab(&profile("propagation = \"15ms\""), &captured(1, &file));
+        let (client, server) = (
+            udp(&lab, Side::Client, version),
+            udp(&lab, Side::Server, version),
+        );
+        let echo = std::thread::spawn(move || {
+            let mut packet = [0; 64];
+            while server.recv(&mut packet).is_ok_and(|_| packet[0] == 1) {
+                server.send(&packet).unwrap();
+            }
+        });
+        let mut round_trips = Vec::new();
+        for _ in 0..40 {
+            let start = Instant::now();
+            client.send(&[1; 64]).unwrap();
+            client.recv(&mut [0; 64]).unwrap();
+            round_trips.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        client.send(&[0; 64]).unwrap();
+        echo.join().unwrap();
+        lab.settle(Duration::from_millis(20), Duration::from_secs(1));
+        let (certificate, validity) = lab.stop();
+
+        let packets = read_capture(&file);
+        let delays = |from: &str, to: &str| -> Vec<f64> {
+            let sent: Vec<&Seen> = packets.iter().filter(|p| p.tap == from).collect();
+            let got = packets.iter().filter(|p| p.tap == to);
+            got.map(|p| (p.time - sent[p.number as usize].time) as f64 / 1e6)
+                .collect()
+        };
+        let up = median(delays("client.tx", "server.rx"));
+        let down = median(delays("server.tx", "client.rx"));
+        let round_trip = median(round_trips);
+        println!(
+            "IPv{version}: one way 15 ms within 0.1 ms: up {up:.4} ms, down {down:.4} ms; round \
+             trip of a program 30 ms within 0.5 ms: {round_trip:.4} ms; {certificate:?} {validity:?}"
+        );
+        for delay in [up, down] {
+            assert!((15.0..15.1).contains(&delay), "IPv{version}: {delay} ms");
+        }
+        assert!(
+            (30.0..30.5).contains(&round_trip),
+            "IPv{version}: {round_trip} ms"
+        );
+        assert_eq!(
+            certificate.up.unasked_drops + certificate.down.unasked_drops,
+            0
+        );
+        assert_eq!(
+            (certificate.up.packets_in, certificate.down.packets_in),
+            (41, 40)
+        );
+    }
+}
+
+#[test]
+fn packets_are_clocked_out_at_the_rate() {
+    let Some(_ground) = ground("packets_are_clocked_out_at_the_rate") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (rate, framing, name, length, count) in [
+        (28_800u64, Framing::Ppp, "ppp", 400u32, 12u64),
+        (10_000_000, Framing::Ethernet, "ethernet", 1500, 100),
+        (100_000_000, Framing::Ethernet, "ethernet", 1500, 400),
+    ] {
+        let file = folder.path().join("rate.pcapng");
+        let text = format!("rate = \"{rate}bit/s\"\nframing = \"{name}\"\npropagation = \"5ms\"");
+        let lab = lab(&profile(&text), &captured(1, &file));
+        let client = udp(&lab, Side::Client, 4);
+        let _server = udp(&lab, Side::Server, 4);
+        // 28 octets are IPv4 and UDP headers.
+        let payload = vec![0; length as usize - 28];
+        for _ in 0..count {
+            client.send(&payload).unwrap();
+        }
+        lab.settle(Duration::from_millis(20), Duration::from_secs(10));
+        let (certificate, _) = lab.stop();
+        let received: Vec<Seen> = read_capture(&file)
+            .into_iter()
+            .filter(|packet| packet.tap == "server.rx")
+            .collect();
+        assert_eq!(received.len() as u64, count);
+
+        let exact = framing.on_link(length) as f64 * 8e9 / rate as f64;
+        let spacing = |time: fn(&Seen) -> u64| -> Vec<f64> {
+            let times: Vec<u64> = received.iter().map(time).collect();
+            times
+                .windows(2)
+                .map(|pair| (pair[1] - pair[0]) as f64)
+                .collect()
+        };
+        // Rounded to a nanosecond at each end.
+        for gap in spacing(|packet| packet.time - packet.late) {
+            assert!(
+                (gap - exact).abs() <= 1.0,
+                "scheduled {gap} ns apart, not {exact}"
+            );
+        }
+        let measured = median(spacing(|packet| packet.time));
+        println!(
+            "{rate} bit/s, {length} octets and {name} framing: {:.3} ms apart within 0.1 ms and 5 %: \
+             {:.3} ms; schedules exact; lateness p50 {} ns p99 {} ns",
+            exact / 1e6,
+            measured / 1e6,
+            certificate.up.lateness_p50_ns,
+            certificate.up.lateness_p99_ns,
+        );
+        assert!(
+            (measured - exact).abs() < 100_000.0,
+            "{measured} ns apart, not {exact}"
+        );
+        assert!(
+            (measured / exact - 1.0).abs() < 0.05,
+            "{measured} ns apart, not {exact}"
+        );
+    }
+}
+
+#[test]
+fn bulk_tcp_fills_the_link_and_no_more() {
+    let Some(_ground) = ground("bulk_tcp_fills_the_link_and_no_more") else {
+        return;
+    };
+    const OCTETS: usize = 3_000_000;
+    let profile = profile(
+        "rate = \"10Mbit/s\"\npropagation = \"10ms\"\nframing = \"ethernet\"\n\
+         queue = { packets = 1000 }",
+    );
+    let settings = TcpSettings {
+        // A window beyond the path's 17 packets and below its queue: no loss, and never idle.
+        sysctl: [("net.ipv4.tcp_rmem", "4096 131072 300000")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        route: RouteMetrics {
+            congestion_control: Some("reno".to_owned()),
+            ..RouteMetrics::default()
+        },
+        ..TcpSettings::default()
+    };
+    let lab = Lab::start(&profile, &WireOptions::new(Seed(1)), |_| settings.clone()).unwrap();
+    let refused: Vec<_> = lab.server.applied.impossible().collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    let there = SocketAddr::from((Side::Server.ipv4(), PORT));
+    let listener = lab
+        .server
+        .namespace
+        .run(|| TcpListener::bind(there).unwrap())
+        .unwrap();
+    let sender = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&vec![7; OCTETS]).unwrap();
+    });
+    let mut stream = lab
+        .client
+        .namespace
+        .run(|| TcpStream::connect(there).unwrap())
+        .unwrap();
+    // (octets so far, when): from a quarter on, the window is open.
+    let mut marks = Vec::new();
+    let mut total = 0;
+    let mut buffer = vec![0; 100_000];
+    loop {
+        let length = stream.read(&mut buffer).unwrap();
+        if length == 0 {
+            break;
+        }
+        total += length;
+        if total > OCTETS / 4 {
+            marks.push((total as f64, Instant::now()));
+        }
+    }
+    sender.join().unwrap();
+    assert_eq!(total, OCTETS);
+    lab.settle(Duration::from_millis(50), Duration::from_secs(1));
+    let (certificate, validity) = lab.stop();
+
+    let (first, last) = (marks[0], marks[marks.len() - 1]);
+    let goodput = (last.0 - first.0) * 8.0 / (last.1 - first.1).as_secs_f64();
+    // 1500 less IPv4, TCP and the time stamp option; 1538 on the wire.
+    let analytic = 10e6 * 1448.0 / 1538.0;
+    println!(
+        "bulk TCP, reno: {:.4} Mbit/s within 1 %: {:.4} Mbit/s; drops {:?}, unasked {}; {validity:?}",
+        analytic / 1e6,
+        goodput / 1e6,
+        certificate.down.drops,
+        certificate.down.unasked_drops
+    );
+    assert!(
+        (goodput / analytic - 1.0).abs() < 0.01,
+        "{goodput} instead of {analytic}"
+    );
+    assert!(certificate.down.drops.is_empty());
+    assert_eq!(certificate.down.unasked_drops, 0);
+}
+
+/// Sends numbered datagrams, `burst` at a time, and says which came out, by number and how often;
+/// and which the capture says were dropped.
+fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, BTreeSet<u64>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chance.pcapng");
+    let lab = lab(profile, &captured(seed, &file));
+    let client = udp(&lab, Side::Client, 4);
+    let server = udp(&lab, Side::Server, 4);
+    let receiver = std::thread::spawn(move || {
+        let mut times = vec![0; count as usize];
+        let mut packet = [0; 4];
+        loop {
+            server.recv(&mut packet).unwrap();
+            match u32::from_be_bytes(packet) {
+                u32::MAX => return times,
+                number => times[number as usize] += 1,
+            }
+        }
+    });
+    for number in 0..count {
+        client.send(&number.to_be_bytes()).unwrap();
+        if number % burst == burst - 1 {
+            // The receiver's socket holds some hundreds; what it drops would not be the path's.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    lab.settle(Duration::from_millis(20), Duration::from_secs(1));
+    // One of these gets through.
+    for _ in 0..100 {
+        client.send(&u32::MAX.to_be_bytes()).unwrap();
+    }
+    let times = receiver.join().unwrap();
+    lab.settle(Duration::from_millis(20), Duration::from_secs(1));
+    let (certificate, validity) = lab.stop();
+    assert_eq!(certificate.up.unasked_drops, 0, "{validity:?}");
+    let dropped = read_capture(&file)
+        .into_iter()
+        .filter(|packet| packet.dropped && packet.number < u64::from(count))
+        .map(|packet| packet.number)
+        .collect();
+    (times, dropped)
+}
+
+const CHANCE: &str = "propagation = \"2ms\"\nloss = { independent = 0.03 }\n\
+                      drop-list = [0, 7, \"100-119\"]\nduplicate = 0.01";
+
+#[test]
+fn exactly_the_predicted_packets_are_lost_and_doubled() {
+    let Some(_ground) = ground("exactly_the_predicted_packets_are_lost_and_doubled") else {
+        return;
+    };
+    const COUNT: u32 = 3000;
+    let bursts = "propagation = \"2ms\"\nloss = { gilbert-elliott = { p = 0.01, r = 0.3 } }";
+    for (name, text) in [
+        ("independent loss and a drop list", CHANCE),
+        ("burst loss", bursts),
+    ] {
+        let profile = profile(text);
+        let (times, dropped) = numbered(&profile, 1997, COUNT, 20);
+        let fates = predict(&profile.up, Direction::Up, Seed(1997), COUNT.into());
+        let expected: Vec<u32> = fates
+            .iter()
+            .map(|fate| match (fate.lost, fate.duplicated) {
+                (Some(_), _) => 0,
+                (None, false) => 1,
+                (None, true) => 2,
+            })
+            .collect();
+        let lost: BTreeSet<u64> = (0..)
+            .zip(&fates)
+            .filter(|(_, fate)| fate.lost.is_some())
+            .map(|(number, _)| number)
+            .collect();
+        println!(
+            "{name}: {} of {COUNT} predicted lost, {} lost, the same ones; duplicates {} of {}",
+            lost.len(),
+            dropped.len(),
+            times.iter().filter(|&&n| n == 2).count(),
+            expected.iter().filter(|&&n| n == 2).count(),
+        );
+        assert_eq!(dropped, lost);
+        assert_eq!(times, expected);
+    }
+}
+
+#[test]
+fn the_same_seed_decides_the_same_whatever_the_timing() {
+    let Some(_ground) = ground("the_same_seed_decides_the_same_whatever_the_timing") else {
+        return;
+    };
+    let profile = profile(CHANCE);
+    let first = numbered(&profile, 11, 1000, 20);
+    let again = numbered(&profile, 11, 1000, 3);
+    let other = numbered(&profile, 12, 1000, 20);
+    println!(
+        "seed 11: {} and {} packets lost; seed 12: {}",
+        first.1.len(),
+        again.1.len(),
+        other.1.len()
+    );
+    assert_eq!(first, again);
+    assert_ne!(first, other);
+}
+
+#[test]
+fn nothing_is_sent_that_the_experiment_did_not_cause() {
+    let Some(_ground) = ground("nothing_is_sent_that_the_experiment_did_not_cause") else {
+        return;
+    };
+    let lab = lab(&profile(""), &WireOptions::new(Seed(1)));
+    std::thread::sleep(Duration::from_millis(1500));
+    let (certificate, validity) = lab.stop();
+    println!(
+        "packets of an idle lab in 1.5 s: {} and {}",
+        certificate.up.packets_in, certificate.down.packets_in
+    );
+    assert_eq!(
+        (certificate.up.packets_in, certificate.down.packets_in),
+        (0, 0)
+    );
+    assert!(validity.is_valid(), "{validity:?}");
+}
+
+#[test]
+fn what_nobody_asked_to_lose_invalidates() {
+    let Some(_ground) = ground("what_nobody_asked_to_lose_invalidates") else {
+        return;
+    };
+    // A ring of one packet, flooded until the kernel has had to drop.
+    let host = |address: IpAddr| {
+        let namespace = Namespace::new().unwrap();
+        let device = namespace
+            .run(|| {
+                let device = Tun::create("small0", 1500, 1).unwrap();
+                let mut netlink = Netlink::open().unwrap();
+                netlink.add_address(device.index(), address, 24).unwrap();
+                device
+            })
+            .unwrap();
+        (namespace, Arc::new(device))
+    };
+    let (namespace, client) = host(Side::Client.ipv4().into());
+    let (_other, server) = host(Side::Server.ipv4().into());
+    let wire = Wire::start(&profile(""), &client, &server, &WireOptions::new(Seed(1))).unwrap();
+    let socket = namespace
+        .run(|| UdpSocket::bind("0.0.0.0:0").unwrap())
+        .unwrap();
+    for _ in 0..1000 {
+        for _ in 0..100 {
+            socket
+                .send_to(&[0; 1000], (Side::Server.ipv4(), PORT))
+                .unwrap();
+        }
+        if client.dropped().unwrap() > 0 {
+            break;
+        }
+    }
+    let (certificate, validity) = wire.stop();
+    println!(
+        "unasked drops {}: {:?}",
+        certificate.up.unasked_drops, validity.reasons
+    );
+    assert!(certificate.up.unasked_drops > 0);
+    assert!(
+        validity
+            .reasons
+            .iter()
+            .any(|reason| reason.contains("ring"))
+    );
+}
+
+#[test]
+fn lateness_beyond_the_limits_invalidates() {
+    let Some(_ground) = ground("lateness_beyond_the_limits_invalidates") else {
+        return;
+    };
+    let options = WireOptions {
+        limits: Some(Limits {
+            p99: Duration::ZERO,
+            maximum: Duration::from_secs(1),
+        }),
+        ..WireOptions::new(Seed(1))
+    };
+    let lab = lab(&profile("propagation = \"2ms\""), &options);
+    let client = udp(&lab, Side::Client, 4);
+    let server = udp(&lab, Side::Server, 4);
+    client.send(&[0; 10]).unwrap();
+    server.recv(&mut [0; 10]).unwrap();
+    let (_, validity) = lab.stop();
+    println!("{:?}", validity.reasons);
+    assert_eq!(validity.reasons.len(), 1);
+    assert!(
+        validity.reasons[0].starts_with("up: lateness p99"),
+        "{validity:?}"
+    );
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_is_an_error_before_anything_starts() {
+    let Some(_ground) = ground("a_capture_that_cannot_be_written") else {
+        return;
+    };
+    let result = Lab::start(&profile(""), &captured(1, Path::new("/dev/full")), |_| {
+        TcpSettings::default()
+    });
+    let error = result.err().expect("the disk is full").to_string();
+    assert!(error.contains("no room left"), "{error}");
+}
+
+/// A packet as a tap saw it.
+struct Seen {
+    tap: String,
+    /// Nanoseconds since the Unix epoch.
+    time: u64,
+    number: u64,
+    late: u64,
+    dropped: bool,
+}
+
+/// Reads what this program's captures contain, and no more of pcapng than that.
+fn read_capture(file: &Path) -> Vec<Seen> {
+    let bytes = std::fs::read(file).unwrap();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let option = |mut at: usize, wanted: u32| loop {
+        let (code, length) = (word(at) & 0xffff, (word(at) >> 16) as usize);
+        if code == wanted || code == 0 {
+            return String::from_utf8(bytes[at + 4..at + 4 + length].to_vec()).unwrap();
+        }
+        at += 4 + length.next_multiple_of(4);
+    };
+    let (mut taps, mut seen, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < bytes.len() {
+        match word(at) {
+            1 => taps.push(option(at + 16, 2)),
+            6 => {
+                let comment = option(at + 28 + word(at + 20).next_multiple_of(4) as usize, 1);
+                let value = |key: &str| -> Option<&str> {
+                    comment
+                        .split(' ')
+                        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+                };
+                seen.push(Seen {
+                    tap: taps[word(at + 8) as usize].clone(),
+                    time: u64::from(word(at + 12)) << 32 | u64::from(word(at + 16)),
+                    number: value("packet").unwrap().parse().unwrap(),
+                    late: value("late_ns").map_or(0, |late| late.parse().unwrap()),
+                    dropped: value("drop").is_some(),
+                });
+            }
+            _ => {}
+        }
+        at += word(at + 4) as usize;
+    }
+    seen
+}
