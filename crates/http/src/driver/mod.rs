@@ -1,1 +1,71 @@
-//! Client policies.
+//! Retrieving a page by a connection policy, without I/O.
+//!
+//! [`PageDriver`] is what a browser or a robot is between its user and its sockets: it fetches the
+//! base file, finds the embedded files while the HTML arrives, and asks for them over as many
+//! connections, pipelined or not, flushed, validated and closed as [`Policy`] and [`Options`] say.
+//! What came of it is a [`Retrieval`]: a record of every exchange and connection, the cache for the
+//! next visit, and when the page reached which state.
+//!
+//! # How to drive it
+//!
+//! A [`PageDriver`] has no clock and no sockets. Its methods fall into three kinds:
+//!
+//! - inputs, the only ones that change anything but the queue of actions:
+//!   [`handle_connected`](PageDriver::handle_connected), [`handle_data`](PageDriver::handle_data),
+//!   [`handle_eof`](PageDriver::handle_eof), [`handle_failure`](PageDriver::handle_failure),
+//!   [`handle_timeout`](PageDriver::handle_timeout), [`transmitted`](PageDriver::transmitted);
+//! - outputs: [`poll_action`](PageDriver::poll_action), [`transmit`](PageDriver::transmit),
+//!   [`poll_timeout`](PageDriver::poll_timeout), [`is_finished`](PageDriver::is_finished);
+//! - [`finish`](PageDriver::finish), which ends it.
+//!
+//! After [`new`](PageDriver::new) and after every input:
+//!
+//! 1. do all actions that `poll_action` yields, in their order;
+//! 2. for each established connection, while `transmit` is not empty: write it, report what the
+//!    transport took by `transmitted`, and stop when it took less. What `transmit` yields at one
+//!    time is one flush: one write, so that the transport sees the client's buffering and no other;
+//! 3. stop when `is_finished`; else wait for input until `poll_timeout`, then call
+//!    `handle_timeout`.
+//!
+//! `now` must not run backwards. Inputs about connections that have been closed are ignored.
+//!
+//! # What it does
+//!
+//! *First visit*: everything is fetched. *Revisit*: by [`Options::revalidation`]; when the base file
+//! is current its references come from the cached HTML, all at once. With [`Policy::ranges`] images
+//! are fetched in two parts: the first octets of all before the rest of any.
+//!
+//! A request is asked again when its connection ended before any of its answer (or within it), up to
+//! [`Options::retries`] times; after a connection that ended unannounced the next one is not
+//! pipelined on before its first answer, as RFC 9112 section 9.3.2 demands. References to other
+//! origins are counted and not followed, redirections are answers like any other, style sheets and
+//! frames are fetched and not searched.
+//!
+//! Invariants: every connection has one `Connect` and one `Close` or `Abort`; every exchange is
+//! recorded once, with its outcome; no octet leaves that was not flushed, and every flush has a
+//! cause that is counted.
+
+mod answer;
+mod base;
+mod cache;
+mod dispatch;
+mod fuzz;
+mod image;
+mod options;
+mod page;
+mod policy;
+mod retrieval;
+#[cfg(test)]
+mod tests;
+
+pub use crate::h1::client::Version;
+pub use cache::{CacheEntry, ValidatorCache};
+pub use fuzz::fuzz;
+pub use image::{Dimensions, Sizer};
+pub use options::{CloseManner, Flush, Options, ParseFlushError, Revalidation, Visit};
+pub use page::{Action, ConnectionId, PageDriver};
+pub use policy::{DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy};
+pub use retrieval::{Counters, Milestones, Retrieval};
+
+/// The most files of one page that are fetched; references beyond are ignored.
+pub const MOST_FILES: usize = 4096;

@@ -1,0 +1,437 @@
+//! What responses mean for the page.
+
+use fathometer_model::{ContentCoding, Failure, Instant, Outcome};
+
+use super::base::{BaseFile, Found};
+use super::cache::CacheEntry;
+use super::image::Sizer;
+use super::page::{Ask, Exchange, Item, Job, Meaning, PageDriver};
+use crate::h1::client::byteranges::ContentRange;
+use crate::h1::client::{Event, Received, RequestId, ResponseHead};
+
+impl PageDriver {
+    /// Lets a connection read and acts on what it reports.
+    pub(super) fn pump(&mut self, place: usize, bytes: &[u8], now: Instant) {
+        let mut input = bytes;
+        while let Some(event) = self.links[place].machine.poll(&mut input, now) {
+            self.handle_event(place, event, now);
+        }
+    }
+
+    fn handle_event(&mut self, place: usize, event: Event<'_>, now: Instant) {
+        let exchange = |request: RequestId| self.links[place].exchanges[request.0 as usize];
+        match event {
+            Event::Begin { request } => {
+                let exchange = exchange(request);
+                let exchange = &mut self.exchanges[exchange];
+                exchange.record.first_byte = Some(now);
+                if exchange.job.item == 0 {
+                    self.milestones.base_first_byte.get_or_insert(now);
+                }
+            }
+            Event::Head { request } => {
+                let exchange = exchange(request);
+                self.head(place, exchange, now);
+            }
+            Event::Content { request, bytes } => {
+                let exchange = exchange(request);
+                self.content(exchange, bytes, now);
+            }
+            Event::End {
+                request, received, ..
+            } => {
+                let exchange = exchange(request);
+                let link = &mut self.links[place];
+                link.record.exchanges += 1;
+                link.cautious = false;
+                self.account(exchange, received, Outcome::Complete);
+                self.exchanges[exchange].record.last_byte = Some(now);
+                self.end(exchange, now);
+            }
+            Event::Failed {
+                request,
+                failure,
+                received,
+            } => {
+                let exchange = exchange(request);
+                self.account(exchange, received, Outcome::Failed(failure));
+                self.broke_off(exchange, failure, now);
+            }
+            Event::Unanswered {
+                request,
+                failure,
+                sent,
+                ..
+            } => {
+                let exchange = exchange(request);
+                let useful = self.links[place].record.exchanges > 0;
+                self.unanswered(exchange, failure, sent, useful, now);
+            }
+            // No content is ever uploaded, and the close is dealt with when all is reported.
+            Event::Interim { .. } | Event::SendContent { .. } | Event::Closed { .. } => {}
+        }
+    }
+
+    fn account(&mut self, exchange: usize, received: Received, outcome: Outcome) {
+        let record = &mut self.exchanges[exchange].record;
+        record.response_head = received.head;
+        record.response_body = received.body;
+        record.outcome = outcome;
+        if matches!(self.exchanges[exchange].job.ask, Ask::FirstPart { .. }) {
+            self.first_parts -= 1;
+        }
+    }
+
+    /// A head is whole: decides what the response means.
+    fn head(&mut self, place: usize, exchange: usize, now: Instant) {
+        let head = self.links[place].machine.head();
+        let Exchange {
+            record,
+            job,
+            meaning,
+        } = &mut self.exchanges[exchange];
+        record.status = Some(head.status());
+        let item = &mut self.items[job.item];
+        let entry = self.cache.get_mut(&item.target);
+        *meaning = match (job.ask, head.status()) {
+            (Ask::Whole { conditional } | Ask::FirstPart { conditional }, 304) => {
+                match entry.filter(|_| conditional) {
+                    Some(entry) => {
+                        item.fresh.dimensions = entry.dimensions;
+                        refresh(entry, head);
+                        Meaning::Current
+                    }
+                    None => Meaning::Unusable,
+                }
+            }
+            (Ask::Head, 200) => match entry {
+                Some(entry) if is_current(entry, head) => {
+                    item.fresh.dimensions = entry.dimensions;
+                    Meaning::Current
+                }
+                _ => Meaning::Changed,
+            },
+            // The server does not know HEAD.
+            (Ask::Head, 405 | 501) => Meaning::Changed,
+            (Ask::Head, _) => Meaning::Nothing,
+            (_, 206) if job.item != 0 => part(item, job.ask, head),
+            (Ask::FirstPart { .. } | Ask::Rest, 416) => match head.content_range() {
+                // An empty file, or one whose length was not known and that has been read whole.
+                Some(ContentRange::Unsatisfied { complete }) if complete == item.received => {
+                    Meaning::Had
+                }
+                _ => Meaning::Unusable,
+            },
+            (Ask::Rest, 304 | 412) => Meaning::Unusable,
+            (_, 200 | 203) => {
+                begin_copy(item, head);
+                match job.item {
+                    0 => Meaning::Base,
+                    _ => Meaning::Whole,
+                }
+            }
+            _ => Meaning::Nothing,
+        };
+        if *meaning == Meaning::Base {
+            match coding(head) {
+                Ok(coding) => {
+                    item.fresh.coding = coding;
+                    let scanned = is_html(head);
+                    let target = &item.target;
+                    let base = BaseFile::new(&self.options.host, target, coding, scanned);
+                    self.base = Some(base);
+                }
+                Err(failure) => *meaning = Meaning::Broken(failure),
+            }
+        }
+        if *meaning == Meaning::Current && job.item != 0 {
+            self.check_sizes(now);
+        }
+    }
+
+    fn content(&mut self, exchange: usize, bytes: &[u8], now: Instant) {
+        let Exchange { job, meaning, .. } = &mut self.exchanges[exchange];
+        let item = &mut self.items[job.item];
+        match meaning {
+            Meaning::Base => {
+                let mut found = Vec::new();
+                if let Some(base) = &mut self.base
+                    && let Err(failure) = base.push(bytes, &mut found)
+                {
+                    *meaning = Meaning::Broken(failure);
+                }
+                self.found(found, now);
+            }
+            Meaning::Whole | Meaning::Part => {
+                item.received += bytes.len() as u64;
+                let known = item.fresh.dimensions.is_some();
+                if !known && item.is_image() {
+                    item.fresh.dimensions = item.sizer.push(bytes);
+                    if item.fresh.dimensions.is_some() {
+                        self.check_sizes(now);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn found(&mut self, found: Vec<Found>, now: Instant) {
+        for found in found {
+            match found {
+                Found::Here(kind, target) => self.want(target, Some(kind), now),
+                Found::Elsewhere => self.counters.references_elsewhere += 1,
+            }
+        }
+    }
+
+    /// A response is whole.
+    fn end(&mut self, exchange: usize, now: Instant) {
+        let job = self.exchanges[exchange].job;
+        let meaning = self.exchanges[exchange].meaning;
+        let item = &mut self.items[job.item];
+        match meaning {
+            Meaning::Base => match self.base.take().map(BaseFile::finish) {
+                Some(Ok(html)) => {
+                    let mut entry = std::mem::take(&mut item.fresh);
+                    entry.html = html;
+                    self.cache.insert(item.target.clone(), entry);
+                    self.resolve(job.item, now);
+                }
+                Some(Err(failure)) => self.broken(exchange, failure, now),
+                None => self.broken(exchange, Failure::BadResponse, now),
+            },
+            Meaning::Whole | Meaning::Had => self.keep(job.item, now),
+            Meaning::Part => {
+                let rest = Job {
+                    item: job.item,
+                    ask: Ask::Rest,
+                };
+                match (item.complete, job.ask) {
+                    (Some(complete), _) if item.received >= complete => self.keep(job.item, now),
+                    (None, Ask::Rest) => self.keep(job.item, now),
+                    // A server may send less than it was asked for, but not for ever.
+                    (Some(_), Ask::Rest) => {
+                        self.ask_again(rest, true, Failure::BadResponse, now);
+                    }
+                    _ => self.queue.push_back(rest),
+                }
+            }
+            Meaning::Current => {
+                if job.item == 0 {
+                    self.scan_cached_html(now);
+                }
+                self.resolve(job.item, now);
+            }
+            Meaning::Changed => self.queue.push_back(Job {
+                item: job.item,
+                ask: Ask::Whole { conditional: false },
+            }),
+            Meaning::Nothing => {
+                self.cache.remove(&item.target);
+                self.resolve(job.item, now);
+            }
+            Meaning::Unusable | Meaning::Unknown => {
+                let job = Job {
+                    item: job.item,
+                    ask: Ask::Whole { conditional: false },
+                };
+                self.ask_again(job, true, Failure::BadResponse, now);
+            }
+            Meaning::Broken(failure) => self.broken(exchange, failure, now),
+        }
+    }
+
+    /// A response arrived whole and its content is of no use.
+    fn broken(&mut self, exchange: usize, failure: Failure, now: Instant) {
+        let exchange = &mut self.exchanges[exchange];
+        exchange.record.outcome = Outcome::Failed(failure);
+        let item = exchange.job.item;
+        self.fail_item(item, failure, now);
+    }
+
+    /// A response broke off: the file is asked for again when the connection was to blame.
+    fn broke_off(&mut self, exchange: usize, failure: Failure, now: Instant) {
+        let job = self.exchanges[exchange].job;
+        if matches!(failure, Failure::Truncated | Failure::Reset) {
+            self.counters.responses_lost += 1;
+            self.ask_again(job, true, failure, now);
+        } else {
+            self.fail_item(job.item, failure, now);
+        }
+    }
+
+    /// No answer came and none will. (Every request here is idempotent.)
+    fn unanswered(
+        &mut self,
+        exchange: usize,
+        failure: Failure,
+        sent: bool,
+        useful: bool,
+        now: Instant,
+    ) {
+        self.counters.responses_lost += u32::from(sent);
+        let hopeless = match failure {
+            Failure::Refused | Failure::LocalLimit | Failure::LocalAbort => true,
+            Failure::TimedOut => sent,
+            _ => false,
+        };
+        let job = self.exchanges[exchange].job;
+        let asked_again = if hopeless {
+            self.fail_item(job.item, failure, now);
+            false
+        } else {
+            self.ask_again(job, !useful, failure, now)
+        };
+        let outcome = match asked_again {
+            true => Outcome::Retried(failure),
+            false => Outcome::Failed(failure),
+        };
+        self.account(exchange, Received::default(), outcome);
+    }
+
+    /// Queues a request once more, before those that were not asked yet. Not when that has been done
+    /// too often, as far as it `counts`.
+    fn ask_again(&mut self, job: Job, counts: bool, failure: Failure, now: Instant) -> bool {
+        let item = &mut self.items[job.item];
+        item.retries += u16::from(counts);
+        if item.retries > self.options.retries {
+            self.fail_item(job.item, failure, now);
+            return false;
+        }
+        self.counters.requests_retried += 1;
+        self.again.push_back(job);
+        true
+    }
+
+    /// A copy of an embedded file is whole: remembers it.
+    fn keep(&mut self, item: usize, now: Instant) {
+        let kept = &mut self.items[item];
+        self.cache.insert(kept.target.clone(), kept.fresh.clone());
+        self.resolve(item, now);
+    }
+
+    fn scan_cached_html(&mut self, now: Instant) {
+        let item = &self.items[0];
+        let Some(entry) = self.cache.get(&item.target) else {
+            return;
+        };
+        let mut found = Vec::new();
+        let mut page = BaseFile::new(&self.options.host, &item.target, None, true);
+        // Without a coding, and no longer than it was when it was stored, it cannot fail.
+        if page.push(&entry.html, &mut found).is_ok() {
+            self.found(found, now);
+        }
+    }
+
+    fn resolve(&mut self, item: usize, now: Instant) {
+        if item == 0 {
+            self.milestones.base_complete.get_or_insert(now);
+        }
+        self.settle_item(item, now);
+    }
+
+    pub(super) fn fail_item(&mut self, item: usize, failure: Failure, now: Instant) {
+        let target = self.items[item].target.clone();
+        self.failures.push((target, failure));
+        self.settle_item(item, now);
+    }
+
+    fn settle_item(&mut self, item: usize, now: Instant) {
+        debug_assert!(!self.items[item].resolved);
+        self.items[item].resolved = true;
+        self.unresolved -= 1;
+        self.base_done |= item == 0;
+        self.check_sizes(now);
+    }
+
+    /// Notes the moment when all dimensions are known.
+    fn check_sizes(&mut self, now: Instant) {
+        if self.milestones.sizes_known.is_some() || self.milestones.base_complete.is_none() {
+            return;
+        }
+        let unknown = self
+            .items
+            .iter()
+            .any(|item| item.is_image() && !item.resolved && item.fresh.dimensions.is_none());
+        if !unknown {
+            self.milestones.sizes_known = Some(now);
+        }
+    }
+}
+
+/// Whether the copy in the cache is the file that a HEAD request met.
+fn is_current(entry: &CacheEntry, head: &ResponseHead) -> bool {
+    match (entry.etag.as_deref(), head.etag()) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        _ => {
+            entry.last_modified.is_some() && entry.last_modified.as_deref() == head.last_modified()
+        }
+    }
+}
+
+/// Takes over validators that a 304 tells anew.
+fn refresh(entry: &mut CacheEntry, head: &ResponseHead) {
+    if let Some(etag) = head.etag() {
+        entry.etag = Some(etag.to_owned());
+    }
+    if let Some(date) = head.last_modified() {
+        entry.last_modified = Some(date.to_owned());
+    }
+}
+
+/// Forgets what was received of a file: its first octet follows.
+fn begin_copy(item: &mut Item, head: &ResponseHead) {
+    item.sizer = Sizer::new();
+    item.received = 0;
+    item.complete = None;
+    item.fresh = CacheEntry {
+        etag: head.etag().map(str::to_owned),
+        last_modified: head.last_modified().map(str::to_owned),
+        status: 200,
+        coding: coding(head).unwrap_or(None),
+        html: Vec::new(),
+        dimensions: None,
+    };
+}
+
+/// What a partial response means: the part that was asked for, of the copy at hand, or nothing good.
+fn part(item: &mut Item, ask: Ask, head: &ResponseHead) -> Meaning {
+    let Some(ContentRange::Part {
+        first, complete, ..
+    }) = head.content_range()
+    else {
+        return Meaning::Unusable;
+    };
+    let other_copy = head.etag().is_some() && head.etag() != item.fresh.etag.as_deref();
+    match ask {
+        Ask::FirstPart { .. } if first == 0 => begin_copy(item, head),
+        Ask::Rest if first == item.received && !other_copy => {}
+        _ => return Meaning::Unusable,
+    }
+    item.complete = complete.or(item.complete);
+    Meaning::Part
+}
+
+fn coding(head: &ResponseHead) -> Result<Option<ContentCoding>, Failure> {
+    let Some(coding) = head.content_encoding() else {
+        return Ok(None);
+    };
+    match coding.to_ascii_lowercase().as_str() {
+        "" | "identity" => Ok(None),
+        "deflate" => Ok(Some(ContentCoding::Deflate)),
+        "gzip" | "x-gzip" => Ok(Some(ContentCoding::Gzip)),
+        _ => Err(Failure::BadResponse),
+    }
+}
+
+/// Whether a response is HTML: it says so, or says nothing.
+fn is_html(head: &ResponseHead) -> bool {
+    let Some(content_type) = head.content_type() else {
+        return true;
+    };
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    ["text/html", "application/xhtml+xml"]
+        .iter()
+        .any(|html| essence.eq_ignore_ascii_case(html))
+}

@@ -1,0 +1,244 @@
+//! From files to requests on connections, and when these leave.
+
+use fathometer_model::{Bytes, Failure, Instant};
+
+use super::cache::CacheEntry;
+use super::options::{Options, Revalidation, Visit};
+use super::page::{Ask, Exchange, Item, Job, LinkState, Meaning, PageDriver, new_record};
+use crate::h1::client::{Connection, Queued, RequestLine, SendError};
+
+/// What made a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Explicit,
+    Full,
+    Timer,
+    End,
+}
+
+impl PageDriver {
+    /// What to ask of a file at first.
+    pub(super) fn first_ask(&self, item: usize) -> Ask {
+        let item = &self.items[item];
+        let entry = match self.visit {
+            Visit::First => None,
+            Visit::Revalidate => self.cache.get(&item.target),
+        };
+        let is_base = item.kind.is_none();
+        let conditional = match (self.options.revalidation, entry) {
+            (_, None) => false,
+            (Revalidation::Head, Some(_)) if is_base => false,
+            (Revalidation::Head, Some(_)) => return Ask::Head,
+            // Without the HTML a page that is current would be of no use.
+            (_, Some(entry)) if is_base && entry.html.is_empty() => false,
+            (revalidation, Some(entry)) => condition(revalidation, entry).is_some(),
+        };
+        match self.policy.ranges && item.is_image() {
+            true => Ask::FirstPart { conditional },
+            false => Ask::Whole { conditional },
+        }
+    }
+
+    /// Gives waiting requests to connections that take them, in order.
+    pub(super) fn dispatch(&mut self, now: Instant) {
+        while let Some(job) = self.again.pop_back() {
+            self.queue.push_front(job);
+        }
+        while !self.queue.is_empty() {
+            let Some(link) = self.choose_link(now) else {
+                return;
+            };
+            if let Some(job) = self.queue.pop_front() {
+                self.ask(link, job, now);
+            }
+        }
+    }
+
+    /// The connection for the next request: an idle one, or else a new one, or else (pipelining) the
+    /// least burdened. `None` when all are busy.
+    fn choose_link(&mut self, now: Instant) -> Option<usize> {
+        let candidates = self.links.iter().enumerate().filter(|(_, link)| {
+            let waits = link.cautious && link.machine.outstanding() > 0;
+            link.is_live() && link.machine.can_request() && !waits
+        });
+        let best = candidates
+            .map(|(place, link)| (link.machine.outstanding(), place))
+            .min();
+        if let Some((0, idle)) = best {
+            return Some(idle);
+        }
+        let used = self.links.iter();
+        let used = used.filter(|link| link.state != LinkState::Closed).count();
+        if used < usize::from(self.policy.connections.max(1)) {
+            return Some(self.open_link(now));
+        }
+        best.map(|(_, place)| place)
+    }
+
+    /// Writes a request into a connection's buffer.
+    fn ask(&mut self, place: usize, job: Job, now: Instant) {
+        let item = &self.items[job.item];
+        let method = match job.ask {
+            Ask::Head => "HEAD",
+            _ => "GET",
+        };
+        let line = RequestLine {
+            method,
+            target: &item.target,
+            host: &self.options.host,
+            version: self.policy.version,
+        };
+        let link = &mut self.links[place];
+        let entry = self.cache.get(&item.target);
+        let written = write_request(&mut link.machine, line, item, job.ask, &self.options, entry);
+        let Ok(Queued { head, .. }) = written else {
+            // Options that no request can be made of.
+            self.fail_item(job.item, Failure::LocalAbort, now);
+            return;
+        };
+        let exchange = self.exchanges.len();
+        self.exchanges.push(Exchange {
+            record: new_record(exchange, place, method, item, head),
+            job,
+            meaning: Meaning::Unknown,
+        });
+        link.exchanges.push(exchange);
+        link.holds_primary |= job.ask != Ask::Rest;
+        link.holds_base |= job.item == 0;
+        if matches!(job.ask, Ask::FirstPart { .. }) {
+            self.first_parts += 1;
+        }
+    }
+
+    /// Releases what is to leave now, by [`super::Flush`].
+    pub(super) fn flush(&mut self, now: Instant) {
+        for place in 0..self.links.len() {
+            if self.links[place].is_live() {
+                self.flush_link(place, now);
+            }
+        }
+    }
+
+    fn flush_link(&mut self, place: usize, now: Instant) {
+        let flush = self.options.flush;
+        let link = &self.links[place];
+        if link.machine.held() == Bytes(0) {
+            return;
+        }
+        if self.policy.pipeline.is_none() {
+            return self.release_all(place, Cause::Explicit, now);
+        }
+        let buffer = flush.buffer.max(Bytes(1));
+        while self.links[place].machine.held() >= buffer {
+            self.release(place, buffer, Cause::Full, now);
+        }
+        let link = &self.links[place];
+        if link.machine.held() == Bytes(0) {
+            return;
+        }
+        let is_full = !link.machine.can_request() || link.cautious;
+        if link.holds_base && flush.at_the_end() {
+            let cause = match flush.explicit {
+                true => Cause::Explicit,
+                false => Cause::End,
+            };
+            self.release_all(place, cause, now);
+        } else if is_full {
+            self.release_all(place, Cause::Full, now);
+        } else if flush.at_the_end()
+            && self.base_done
+            && (link.holds_primary || self.first_parts == 0)
+        {
+            self.release_all(place, Cause::End, now);
+        } else if let Some(timer) = flush.timer {
+            self.links[place].flush_by.get_or_insert(now + timer);
+        }
+    }
+
+    /// Releases what has been held for as long as the timer allows.
+    pub(super) fn flush_by_timer(&mut self, place: usize, now: Instant) {
+        let link = &self.links[place];
+        if link.is_live() && link.flush_by.is_some_and(|by| by <= now) {
+            self.release_all(place, Cause::Timer, now);
+        }
+    }
+
+    fn release_all(&mut self, place: usize, cause: Cause, now: Instant) {
+        let held = self.links[place].machine.held();
+        self.release(place, held, cause, now);
+    }
+
+    fn release(&mut self, place: usize, octets: Bytes, cause: Cause, now: Instant) {
+        let link = &mut self.links[place];
+        link.machine.release(octets);
+        link.flushes.push_back(octets.0 as usize);
+        if link.machine.held() == Bytes(0) {
+            link.flush_by = None;
+            link.holds_primary = false;
+            link.holds_base = false;
+        }
+        let counters = &mut self.counters;
+        *match cause {
+            Cause::Explicit => &mut counters.flushes_explicit,
+            Cause::Full => &mut counters.flushes_full,
+            Cause::Timer => &mut counters.flushes_timer,
+            Cause::End => &mut counters.flushes_end,
+        } += 1;
+        if counters.flushes() == 2 {
+            self.milestones.second_batch_sent.get_or_insert(now);
+        }
+    }
+}
+
+/// The condition under which a copy is current: field and value.
+fn condition(revalidation: Revalidation, entry: &CacheEntry) -> Option<(&'static str, &str)> {
+    let tag = entry.etag.as_deref();
+    let tag = tag.filter(|_| revalidation != Revalidation::Date);
+    let date = entry.last_modified.as_deref();
+    tag.map(|tag| ("If-None-Match", tag))
+        .or(date.map(|date| ("If-Modified-Since", date)))
+}
+
+fn write_request(
+    machine: &mut Connection,
+    line: RequestLine<'_>,
+    item: &Item,
+    ask: Ask,
+    options: &Options,
+    entry: Option<&CacheEntry>,
+) -> Result<Queued, SendError> {
+    let mut request = machine.request(line)?;
+    for (name, value) in &options.headers {
+        request.field(name, value);
+    }
+    if !options.accept_encoding.is_empty() && !item.is_image() {
+        let codings: Vec<&str> = options.accept_encoding.iter().map(|c| c.token()).collect();
+        request.field("Accept-Encoding", &codings.join(", "));
+    }
+    let conditional = match ask {
+        Ask::Whole { conditional } | Ask::FirstPart { conditional } => conditional,
+        Ask::Rest | Ask::Head => false,
+    };
+    let entry = entry.filter(|_| conditional);
+    if let Some((name, value)) = entry.and_then(|entry| condition(options.revalidation, entry)) {
+        request.field(name, value);
+    }
+    match ask {
+        Ask::FirstPart { .. } => {
+            let last = options.first_range.0.max(1) - 1;
+            request.field_display("Range", format_args!("bytes=0-{last}"));
+            let strong = entry.and_then(CacheEntry::strong_validator);
+            if let Some(strong) = strong.filter(|_| options.if_range_on_revisit) {
+                request.field("If-Range", strong);
+            }
+        }
+        Ask::Rest => {
+            request.field_display("Range", format_args!("bytes={}-", item.received));
+            if let Some(strong) = item.fresh.strong_validator() {
+                request.field("If-Range", strong);
+            }
+        }
+        Ask::Whole { .. } | Ask::Head => {}
+    }
+    request.send()
+}

@@ -1,0 +1,69 @@
+//! What a retrieval leaves behind.
+
+use fathometer_model::{ConnectionRecord, ExchangeRecord, Failure, Instant};
+
+use super::cache::ValidatorCache;
+
+/// A page's retrieval from its first connection to its last.
+#[derive(Debug, Clone)]
+pub struct Retrieval {
+    /// Every request that was given to a connection, in that order.
+    pub exchanges: Vec<ExchangeRecord>,
+    /// Every connection, in the order they were asked for.
+    pub connections: Vec<ConnectionRecord>,
+    /// The cache, brought up to date.
+    pub cache: ValidatorCache,
+    /// When what was reached.
+    pub milestones: Milestones,
+    /// How often what happened.
+    pub counters: Counters,
+    /// The files that could not be had, and why. Empty for a page retrieved whole. (A file that the
+    /// server answered with an error status was had: its status is in its record.)
+    pub failures: Vec<(String, Failure)>,
+}
+
+/// Points in time on the way to a page; `None` for what was not reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Milestones {
+    /// The first octet of the base file's response was read.
+    pub base_first_byte: Option<Instant>,
+    /// The base file was read whole, or found current.
+    pub base_complete: Option<Instant>,
+    /// The first octet of the first request for an embedded file was handed to the transport.
+    pub first_image_request_sent: Option<Instant>,
+    /// Requests were flushed for the second time: the first batch is the request for the base file,
+    /// the second the first requests for embedded files.
+    pub second_batch_sent: Option<Instant>,
+    /// The dimensions of every image in the page were known, so that the page could be laid out.
+    /// Images that turned out to be none do not count.
+    pub sizes_known: Option<Instant>,
+    /// Every file was read whole or found current.
+    pub page_complete: Option<Instant>,
+}
+
+/// Counts of what happened during a retrieval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Flushes by the client's own decision: after the request for the base file, and of every
+    /// request when there is no pipelining.
+    pub flushes_explicit: u32,
+    /// Flushes of a full buffer, or of a full pipeline.
+    pub flushes_full: u32,
+    /// Flushes by the timer.
+    pub flushes_timer: u32,
+    /// Flushes because no further request could come up.
+    pub flushes_end: u32,
+    /// Requests asked again.
+    pub requests_retried: u32,
+    /// Responses that the server owed or had begun when the connection ended.
+    pub responses_lost: u32,
+    /// References to other origins, which were not followed.
+    pub references_elsewhere: u32,
+}
+
+impl Counters {
+    /// Flushes of all causes.
+    pub fn flushes(&self) -> u32 {
+        self.flushes_explicit + self.flushes_full + self.flushes_timer + self.flushes_end
+    }
+}
