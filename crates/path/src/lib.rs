@@ -21,7 +21,9 @@
 //! use fathometer_model::{Instant, Seed};
 //! use fathometer_path::{Direction, Link, Profile};
 //!
-//! let modem = Profile::shipped("ppp").unwrap();
+//! let modem = "name = 'modem'\nsource = 'an example'\n[both]\n\
+//!              rate = '28.8kbit/s'\npropagation = '75ms'\nframing = 'ppp'";
+//! let modem = Profile::from_toml(modem, "an example").unwrap();
 //! let mut link = Link::new(&modem, Direction::Up, Seed(1));
 //! link.arrive(Instant::ZERO, 40, "a SYN");
 //! let due = link.next_due().unwrap();

@@ -1,4 +1,4 @@
-//! Profiles: what a path is, as TOML files of the folder `paths` or of the user.
+//! Profiles: what a path is, as TOML. The repository's folder `paths` holds many.
 //!
 //! ```toml
 //! name = "example"
@@ -31,9 +31,6 @@ use fathometer_model::{Bandwidth, Probability};
 use serde::{Deserialize, Serialize};
 
 use crate::{DropList, Framing};
-
-/// The profiles of the folder `paths`, by name.
-const SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 
 /// The waiting room of a profile that states none.
 const DEFAULT_QUEUE_PACKETS: u32 = 1000;
@@ -218,14 +215,6 @@ pub enum ProfileError {
         /// What is wrong.
         problem: String,
     },
-    /// No profile of this name is shipped.
-    #[error("no path profile is called {name:?}; there are {known}")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
 }
 
 impl Profile {
@@ -239,23 +228,6 @@ impl Profile {
             file: file.to_owned(),
             problem,
         })
-    }
-
-    /// A profile of the folder `paths`, by name.
-    pub fn shipped(name: &str) -> Result<Profile, ProfileError> {
-        let (file, text) = SHIPPED
-            .iter()
-            .find(|(known, _)| *known == name)
-            .ok_or_else(|| ProfileError::Unknown {
-                name: name.to_owned(),
-                known: Profile::shipped_names().collect::<Vec<_>>().join(", "),
-            })?;
-        Profile::from_toml(text, &format!("paths/{file}.toml"))
-    }
-
-    /// The names of the profiles in the folder `paths`, in alphabetical order.
-    pub fn shipped_names() -> impl Iterator<Item = &'static str> {
-        SHIPPED.iter().map(|(name, _)| *name)
     }
 
     /// One of its directions.
@@ -441,25 +413,24 @@ impl DirectionText {
 mod tests {
     use super::*;
 
+    /// A profile of the repository's folder `paths`.
+    fn shipped(name: &str) -> Profile {
+        let file = format!("{PATHS}/{name}.toml");
+        Profile::from_toml(&std::fs::read_to_string(&file).unwrap(), &file).unwrap()
+    }
+
+    const PATHS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../paths");
+
     #[test]
-    fn shipped_profiles_are_whole_and_named_as_their_files() {
-        let names: Vec<&str> = Profile::shipped_names().collect();
-        for name in [
-            "ideal",
-            "lan",
-            "wan",
-            "ppp",
-            "leucht15-tokyo",
-            "cable",
-            "dial",
-        ] {
-            assert!(names.contains(&name), "{name} is missing");
-        }
-        for name in names {
-            let profile = Profile::shipped(name).unwrap();
+    fn profiles_are_whole_and_named_as_their_files() {
+        for file in std::fs::read_dir(PATHS).unwrap() {
+            let file = file.unwrap().path();
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let profile = shipped(name);
             assert_eq!(profile.name, name);
             assert!(profile.source.len() > 20, "{name} has no proper source");
         }
+        shipped("ideal");
     }
 
     #[test]
@@ -477,7 +448,7 @@ mod tests {
             ("dial", 49, 30, 120),
             ("fios", 20_000, 5_000, 4),
         ] {
-            let profile = Profile::shipped(name).unwrap();
+            let profile = shipped(name);
             let kbits = |rate: Option<Bandwidth>| rate.unwrap().as_bits_per_second() / 1000;
             assert_eq!(kbits(profile.down.rate), down, "{name}");
             assert_eq!(kbits(profile.up.rate), up, "{name}");
@@ -495,14 +466,14 @@ mod tests {
             ("leucht15-north-carolina", 150_000),
             ("leucht15-tokyo", 280_000),
         ] {
-            let profile = Profile::shipped(name).unwrap();
+            let profile = shipped(name);
             assert_eq!(
                 profile.round_trip(),
                 Duration::from_micros(micros),
                 "{name}"
             );
         }
-        assert!(Profile::shipped("lan").unwrap().round_trip() < Duration::from_millis(1));
+        assert!(shipped("lan").round_trip() < Duration::from_millis(1));
     }
 
     #[test]
@@ -591,7 +562,5 @@ mod tests {
                 .to_string();
             assert!(error.contains(what), "{text}: {error}");
         }
-        let error = Profile::shipped("lann").unwrap_err().to_string();
-        assert!(error.contains("lan,"), "{error}");
     }
 }
