@@ -243,11 +243,15 @@ impl<'a> Iterator for FieldLines<'a> {
 
 /// Checks the characters of a field value (RFC 9110 section 5.5). Octets from 0x80 pass.
 pub fn check_value(value: &[u8], strictness: Strictness) -> Result<(), SyntaxError> {
-    if value.iter().all(|&byte| CLASS[byte as usize] & TEXT != 0) {
+    // Without an early end, so that the compiler looks at many octets at a time.
+    if !value
+        .iter()
+        .fold(false, |bad, &byte| bad | is_control(byte))
+    {
         return Ok(());
     }
     for (place, &byte) in value.iter().enumerate() {
-        if CLASS[byte as usize] & TEXT != 0 {
+        if !is_control(byte) {
             continue;
         }
         let folded = |at: usize| value.get(at + 1).is_some_and(|&next| is_blank(next));
@@ -270,7 +274,7 @@ pub fn is_token(bytes: &[u8]) -> bool {
 
 /// Whether this byte may stand in a token.
 pub fn is_token_byte(byte: u8) -> bool {
-    CLASS[byte as usize] & TOKEN != 0
+    TOKEN[byte as usize]
 }
 
 /// Drops spaces, tabs and the line ends of folded lines from both ends. A carriage return that
@@ -439,14 +443,16 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-const TOKEN: u8 = 1;
-const TEXT: u8 = 2;
+/// Whether this octet may not stand in a field value.
+fn is_control(byte: u8) -> bool {
+    (byte < b' ' && byte != b'\t') | (byte == 0x7f)
+}
 
-/// What each octet may be part of.
-static CLASS: [u8; 256] = classes();
+/// Which octets may stand in a token.
+static TOKEN: [bool; 256] = token_octets();
 
-const fn classes() -> [u8; 256] {
-    let mut table = [0; 256];
+const fn token_octets() -> [bool; 256] {
+    let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
         let octet = byte as u8;
@@ -467,12 +473,7 @@ const fn classes() -> [u8; 256] {
                 | b'|'
                 | b'~'
         );
-        if octet.is_ascii_alphanumeric() || punctuation {
-            table[byte] |= TOKEN;
-        }
-        if octet == b'\t' || (octet >= b' ' && octet != 0x7f) {
-            table[byte] |= TEXT;
-        }
+        table[byte] = punctuation || octet.is_ascii_alphanumeric();
         byte += 1;
     }
     table
