@@ -100,14 +100,7 @@ fn build(fuzz: &Path) -> Result<PathBuf, String> {
     };
     // With an explicit target the flags are for the targets and not for build scripts.
     let status = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--bins",
-            "--target",
-            &host,
-        ])
+        .args(["build", "--release", "--bins", "--target", &host])
         .arg("--target-dir")
         .arg(&folder)
         .env("RUSTFLAGS", COVERAGE)

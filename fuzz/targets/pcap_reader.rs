@@ -1,0 +1,73 @@
+//! The reader of captures and the packet accounting behind it: no file makes it panic, memory does
+//! not follow what a file claims, any split of the reads gives the same figures, and the classes
+//! are a partition.
+
+#![no_main]
+
+use std::io::{self, Read};
+use std::mem::discriminant;
+
+use fathometer_analysis::packets::{
+    Accounting, Options, TapChoice, account, account_with_sequences,
+};
+use fathometer_fuzz::Pieces;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let pieces = Pieces::new(input);
+    for taps in [TapChoice::Client, TapChoice::All] {
+        let options = Options {
+            taps,
+            time_sequences: 2,
+            ..Options::default()
+        };
+        let whole = account(pieces.octets, &options);
+        let cut = account_with_sequences(InPieces::new(pieces.cut(50)), &options);
+        match (whole, cut) {
+            (Ok(whole), Ok((cut, _))) => {
+                // In figures, not in memory: NaN is not equal to itself.
+                assert_eq!(format!("{whole:?}"), format!("{cut:?}"));
+                judge(&whole);
+            }
+            // The same kind; what a message quotes may depend on the first read.
+            (Err(whole), Err(cut)) => assert_eq!(discriminant(&whole), discriminant(&cut)),
+            (whole, cut) => panic!(
+                "a split made an error: {:?}, {:?}",
+                whole.err(),
+                cut.map(|_| ()).err()
+            ),
+        }
+    }
+});
+
+fn judge(accounting: &Accounting) {
+    let directed = accounting.up.packets() + accounting.down.packets();
+    assert_eq!(accounting.classes.total(), accounting.packets());
+    assert_eq!(directed + accounting.undirected, accounting.packets());
+    assert!(accounting.connection_packets() <= accounting.packets());
+    for (metric, value) in accounting.metrics() {
+        assert!(value.is_finite(), "{metric} is {value}");
+    }
+    let _ = accounting.table("fuzz", true);
+}
+
+/// Gives its reader one piece a read.
+struct InPieces<'a, I> {
+    pieces: I,
+    rest: &'a [u8],
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> InPieces<'a, I> {
+    fn new(pieces: I) -> InPieces<'a, I> {
+        InPieces { pieces, rest: &[] }
+    }
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Read for InPieces<'a, I> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.rest.is_empty() {
+            self.rest = self.pieces.next().unwrap_or_default();
+        }
+        self.rest.read(buffer)
+    }
+}
