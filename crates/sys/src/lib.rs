@@ -8,6 +8,7 @@
 //! - [`privilege`]: the right to make namespaces, and what this machine allows
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
 //! - [`era`]: the TCP of a host, applied and accounted for
+//! - [`counters`]: what TCP has counted in a host
 //! - [`socket`], [`tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
@@ -17,6 +18,7 @@
 //! - [`signal`]: the user's wish to end
 
 pub mod clock;
+pub mod counters;
 pub mod era;
 pub mod error;
 pub mod machine;
@@ -34,6 +36,7 @@ pub mod tun;
 pub mod wait;
 
 pub use clock::Clock;
+pub use counters::TcpCounters;
 pub use era::{AppliedSettings, TcpSettings};
 pub use error::{Error, Result};
 pub use machine::Machine;

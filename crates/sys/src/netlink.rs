@@ -69,7 +69,8 @@ pub struct RouteMetrics {
     pub initial_window_segments: Option<u32>,
     /// Initial receive window, in segments (`initrwnd`).
     pub initial_receive_window_segments: Option<u32>,
-    /// Largest receive window ever advertised, in octets (`window`).
+    /// Largest receive window advertised in SYN, in octets (`window`); see [`era`](crate::era) for
+    /// why it does not hold later.
     pub window_bytes: Option<u32>,
     /// Maximum segment size announced in SYN, in octets (`advmss`).
     pub advertised_mss_bytes: Option<u32>,

@@ -21,7 +21,9 @@
 //! Init allocates nothing, as it is the fork of a program with threads. The program must stay in
 //! the foreground: when the process that was started ends, so does all it started.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -30,11 +32,14 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, pidfd_getfd, pidfd_open, pidfd_send_signal,
+};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
+use crate::socket;
 
 /// A running program with all its descendants. Dropping it kills them.
 #[derive(Debug)]
@@ -160,6 +165,34 @@ impl HostProcess {
         }
         self.signal(libc::SIGKILL)?;
         Ok(self.wait())
+    }
+
+    /// The sockets that the program and its descendants listen on now: the sockets themselves, not
+    /// copies, so that an option set here ([`set_quick_ack`](crate::socket::set_quick_ack)) holds
+    /// for all connections they accept from then on.
+    ///
+    /// Needs the right to trace the program, which whoever started it has, as root or in the same
+    /// user namespace.
+    pub fn listening_sockets(&self) -> Result<Vec<TcpListener>> {
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
+        for pid in tree(self.pid) {
+            // Processes and descriptors come and go while we look.
+            let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let Ok(target) = std::fs::read_link(entry.path()) else {
+                    continue;
+                };
+                let socket = target.to_string_lossy().starts_with("socket:");
+                let number = entry.file_name().to_string_lossy().parse::<RawFd>();
+                if let (true, Ok(number)) = (socket && seen.insert(target), number) {
+                    found.extend(listening(pid, number)?);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Processor time used so far, in programs and in the kernel, by all processes that are
@@ -342,25 +375,54 @@ unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
     }
 }
 
-fn cpu_time_of_tree(root: u32) -> Duration {
-    let mut total = Duration::ZERO;
-    let mut processes = vec![root];
-    while let Some(pid) = processes.pop() {
-        total += live_cpu_time(pid).unwrap_or_default() + reaped_cpu_time(pid).unwrap_or_default();
+/// A socket of another process, if it listens.
+fn listening(pid: u32, number: RawFd) -> Result<Option<TcpListener>> {
+    let Some(handle) =
+        Pid::from_raw(pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+    else {
+        return Ok(None);
+    };
+    let socket = match pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()) {
+        Ok(socket) => socket,
+        // Closed, or its process gone, since it was listed.
+        Err(rustix::io::Errno::BADF | rustix::io::Errno::SRCH) => return Ok(None),
+        Err(error) => return Err(error).doing("take hold of a program's socket"),
+    };
+    // Other kinds of sockets know nothing of this, or deny it.
+    let listens = socket::get(&socket, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).unwrap_or(0) == 1;
+    let tcp = socket::get(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL).unwrap_or(0);
+    Ok((listens && tcp == libc::IPPROTO_TCP).then(|| TcpListener::from(socket)))
+}
+
+/// A process and all its descendants.
+fn tree(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        next += 1;
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
             continue;
         };
         for task in tasks.flatten() {
             let children = std::fs::read_to_string(task.path().join("children"));
             let children = children.unwrap_or_default();
-            processes.extend(
+            found.extend(
                 children
                     .split_whitespace()
                     .filter_map(|p| p.parse::<u32>().ok()),
             );
         }
     }
-    total
+    found
+}
+
+fn cpu_time_of_tree(root: u32) -> Duration {
+    tree(root)
+        .into_iter()
+        .map(|pid| {
+            live_cpu_time(pid).unwrap_or_default() + reaped_cpu_time(pid).unwrap_or_default()
+        })
+        .sum()
 }
 
 /// The clock of a process, all its threads, ended ones included.

@@ -15,21 +15,26 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Doing, Result, check};
 
 /// What is set on a socket before it listens or connects. `None` leaves the kernel's default. A
-/// listening socket hands its options on to the connections it accepts.
+/// listening socket hands its options on to the connections it accepts, quick acknowledgements
+/// included.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// `TCP_NODELAY`: whether Nagle's algorithm is off.
     pub no_delay: Option<bool>,
-    /// `TCP_QUICKACK`: see [`set_quick_ack`]. Not handed on by a listening socket.
+    /// `TCP_QUICKACK`: see [`set_quick_ack`]. Set by [`listen`], once the socket listens. A socket
+    /// that connects must be given it when it is connected: set before, it would delay the
+    /// handshake's last acknowledgement.
     pub quick_ack: Option<bool>,
     /// `TCP_MAXSEG`: the largest segment announced and sent, in octets.
     pub max_segment_bytes: Option<u32>,
-    /// `TCP_WINDOW_CLAMP`: the largest receive window advertised, in octets. The kernel lifts it
-    /// to half of `SOCK_MIN_RCVBUF`, 1152 octets or so, when lower.
+    /// `TCP_WINDOW_CLAMP`: the largest receive window advertised, in octets. Kernels since 6.10
+    /// forget it with the first full segment; [`receive_buffer_bytes`](Self::receive_buffer_bytes)
+    /// is what holds.
     pub window_clamp_bytes: Option<u32>,
     /// `SO_RCVBUF`, in octets. The kernel doubles it for its own overhead, bounds it by
-    /// `net.core.rmem_max` and stops tuning the buffer.
+    /// `net.core.rmem_max` and stops tuning the buffer. The window announced in SYN is what is
+    /// asked for here, rounded down to whole segments.
     pub receive_buffer_bytes: Option<u32>,
     /// `SO_SNDBUF`, in octets. Doubled, bounded by `net.core.wmem_max`, no longer tuned.
     pub send_buffer_bytes: Option<u32>,
@@ -42,7 +47,27 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the options on a socket.
+    /// These options, and those of `base` where these say nothing.
+    pub fn overlaid_on(&self, base: &SocketOptions) -> SocketOptions {
+        SocketOptions {
+            no_delay: self.no_delay.or(base.no_delay),
+            quick_ack: self.quick_ack.or(base.quick_ack),
+            max_segment_bytes: self.max_segment_bytes.or(base.max_segment_bytes),
+            window_clamp_bytes: self.window_clamp_bytes.or(base.window_clamp_bytes),
+            receive_buffer_bytes: self.receive_buffer_bytes.or(base.receive_buffer_bytes),
+            send_buffer_bytes: self.send_buffer_bytes.or(base.send_buffer_bytes),
+            not_sent_low_water_bytes: self
+                .not_sent_low_water_bytes
+                .or(base.not_sent_low_water_bytes),
+            reuse_port: self.reuse_port || base.reuse_port,
+            congestion_control: self
+                .congestion_control
+                .clone()
+                .or_else(|| base.congestion_control.clone()),
+        }
+    }
+
+    /// Sets the options on a socket, all but quick acknowledgements.
     pub fn apply(&self, socket: impl AsFd) -> Result<()> {
         let socket = socket.as_fd();
         let flags = [
@@ -126,6 +151,10 @@ pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Res
     // SAFETY: the descriptor is open.
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })
         .doing(format!("listen on {address}"))?;
+    if let Some(on) = options.quick_ack {
+        // Listening clears it, so it comes last.
+        set_quick_ack(&socket, on).doing("set TCP_QUICKACK")?;
+    }
     Ok(TcpListener::from(socket))
 }
 
@@ -199,10 +228,10 @@ pub fn send_vectored(
 
 /// Asks for every segment to be acknowledged at once (`true`), or for delayed acknowledgements.
 ///
-/// The kernel forgets either when it pleases: `false` ends the burst of quick acknowledgements
-/// that a connection starts with, until something (loss, a long pause) starts another; `true`
-/// lasts until the socket is seen as interactive. Policies that want it kept set it after every
-/// read.
+/// The kernel forgets either when it pleases. `false` ends the quick acknowledgements that a
+/// connection starts with, until the first acknowledgement that was really delayed; `true` lasts
+/// until the socket is seen to answer what it reads. A policy that is to be kept is set again
+/// after every read. On a listening socket it is handed on to the connections accepted.
 pub fn set_quick_ack(socket: impl AsFd, on: bool) -> io::Result<()> {
     set(
         socket.as_fd(),

@@ -1,6 +1,7 @@
 //! Tests on real namespaces, devices and processes. They need root or a user namespace; without
 //! either they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
+mod eras;
 mod pair;
 mod privileges;
 mod processes;

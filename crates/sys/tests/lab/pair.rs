@@ -59,6 +59,8 @@ pub const ACK: u8 = 16;
 pub struct Wire {
     pub mtu: u32,
     pub delay: Duration,
+    /// The shortest time between two packets of one direction.
+    pub spacing: Duration,
     /// Places, counting packets of TCP from the server from 0, that are lost.
     pub lost_from_server: Vec<usize>,
     /// The same from the client.
@@ -70,6 +72,7 @@ impl Default for Wire {
         Wire {
             mtu: 1500,
             delay: Duration::ZERO,
+            spacing: Duration::ZERO,
             lost_from_server: Vec::new(),
             lost_from_client: Vec::new(),
         }
@@ -97,7 +100,7 @@ impl Pair {
         let pump = std::thread::spawn(move || {
             let waiter = Waiter::new(clock).unwrap();
             give.send(waiter.waker()).unwrap();
-            pump(clock, waiter, wire, client_tun, server_tun)
+            pump(clock, waiter, &wire, client_tun, server_tun)
         });
         Pair {
             client,
@@ -115,9 +118,9 @@ impl Pair {
     }
 }
 
-fn pump(clock: Clock, mut waiter: Waiter, wire: Wire, client: Tun, server: Tun) -> Outcome {
+fn pump(clock: Clock, mut waiter: Waiter, wire: &Wire, client: Tun, server: Tun) -> Outcome {
     let mut buffer = vec![0; 65_536];
-    let mut flying: VecDeque<(Instant, bool, Vec<u8>)> = VecDeque::new();
+    let mut flying: [VecDeque<(Instant, Vec<u8>)>; 2] = Default::default();
     let mut packets = Vec::new();
     let mut sent = [0, 0];
     loop {
@@ -125,7 +128,8 @@ fn pump(clock: Clock, mut waiter: Waiter, wire: Wire, client: Tun, server: Tun) 
             (client.as_fd(), Interest::Read),
             (server.as_fd(), Interest::Read),
         ];
-        let deadline = flying.front().map(|packet| packet.0);
+        let fronts = flying.iter().filter_map(|queue| queue.front());
+        let deadline = fronts.map(|packet| packet.0).min();
         if waiter.wait(&sources, deadline).unwrap().woken {
             return Outcome {
                 client,
@@ -151,14 +155,17 @@ fn pump(clock: Clock, mut waiter: Waiter, wire: Wire, client: Tun, server: Tun) 
                     packets.push(seen);
                 }
                 if !dropped {
-                    flying.push_back((now + wire.delay, from_client, packet.to_vec()));
+                    let queue = &mut flying[usize::from(from_client)];
+                    let last = queue.back().map_or(Instant::ZERO, |packet| packet.0);
+                    let due = (now + wire.delay).max(last + wire.spacing);
+                    queue.push_back((due, packet.to_vec()));
                 }
             }
         }
-        while flying.front().is_some_and(|packet| packet.0 <= clock.now()) {
-            let (_, from_client, packet) = flying.pop_front().unwrap();
-            let to = if from_client { &server } else { &client };
-            to.write(&packet).unwrap();
+        for (queue, to) in flying.iter_mut().zip([&client, &server]) {
+            while queue.front().is_some_and(|packet| packet.0 <= clock.now()) {
+                to.write(&queue.pop_front().unwrap().1).unwrap();
+            }
         }
     }
 }

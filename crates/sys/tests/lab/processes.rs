@@ -1,11 +1,12 @@
 //! Programs inside namespaces, and their end.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer_sys::{Namespace, Session};
+use fathometer_sys::{Namespace, Session, socket};
 
 use crate::lab;
 
@@ -182,4 +183,52 @@ fn descendants(root: u32) -> Vec<u32> {
 fn alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat[stat.rfind(')').unwrap()..].starts_with(") Z"))
+}
+
+#[test]
+fn options_reach_the_listening_socket_of_another_program() {
+    if !lab() {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let mut server = Command::new(std::env::current_exe().unwrap());
+    server
+        .args([
+            "--exact",
+            "processes::server_of_another_program",
+            "--nocapture",
+        ])
+        .env("FATHOMETER_TEST_SERVER", "1")
+        .stdout(Stdio::piped());
+    let mut process = namespace.command(server, Session::Own).unwrap();
+    let output = BufReader::new(process.stdout.take().unwrap());
+    let mut lines = output.lines().map(|line| line.unwrap());
+    let port = lines
+        .find_map(|line| line.strip_prefix("port ").map(str::to_owned))
+        .unwrap();
+    let listeners = process.listening_sockets().unwrap();
+    assert_eq!(listeners.len(), 1);
+    let address = listeners[0].local_addr().unwrap();
+    assert_eq!(address.port().to_string(), port);
+    socket::set_quick_ack(&listeners[0], false).unwrap();
+    let _client = namespace
+        .run(|| TcpStream::connect(address))
+        .unwrap()
+        .unwrap();
+    let quick = lines.find_map(|line| line.strip_prefix("quick ").map(str::to_owned));
+    assert_eq!(quick.as_deref(), Some("false"));
+}
+
+/// Not a test by itself: the other program of the test above.
+#[test]
+fn server_of_another_program() {
+    if std::env::var_os("FATHOMETER_TEST_SERVER").is_none() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("\nport {}", listener.local_addr().unwrap().port());
+    let (stream, _) = listener.accept().unwrap();
+    println!("\nquick {}", socket::quick_ack(&stream).unwrap());
+    // Until it is killed, so that it is not the end of the program that ends the test's reading.
+    std::thread::park();
 }
