@@ -10,17 +10,21 @@
 //! - [`statistics`]: bootstrap intervals over replicates
 //! - [`tables`], [`closeness`], [`claims`]: what the figures are, how close to the published ones,
 //!   and what they say
+//! - [`digest`]: all of it at once, for [`terminal`] and [`summary`]
 
 mod civil;
 pub mod claims;
 pub mod closeness;
 mod csv;
+pub mod digest;
 mod error;
 pub mod packets;
 pub mod run;
 pub mod statistics;
 pub mod study;
+pub mod summary;
 pub mod tables;
+pub mod terminal;
+mod text;
 
 pub use error::Error;
-

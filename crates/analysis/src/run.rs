@@ -258,6 +258,33 @@ impl Run {
         self.cells.iter().flat_map(|cell| &cell.replicates)
     }
 
+    /// What to call a cell: the levels of those factors that vary in its block, the best known first.
+    pub fn name(&self, cell: &Cell) -> String {
+        const BARE: [&str; 5] = ["policy", "visit", "path", "server", "era"];
+        let varies = |factor: &str| {
+            self.cells
+                .iter()
+                .filter(|other| other.block == cell.block)
+                .any(|other| other.key.level(factor) != cell.key.level(factor))
+        };
+        let bare = BARE.into_iter().filter_map(|factor| {
+            let level = cell.key.level(factor).filter(|_| varies(factor))?;
+            Some(level.to_owned())
+        });
+        let rest = cell
+            .key
+            .0
+            .iter()
+            .filter(|(factor, _)| !BARE.contains(&factor.as_str()) && varies(factor))
+            .map(|(factor, level)| format!("{factor}={level}"));
+        let words: Vec<String> = bare.chain(rest).collect();
+        if words.is_empty() {
+            cell.block.clone()
+        } else {
+            words.join(" ")
+        }
+    }
+
     /// The levels of a factor among the cells, those that `run.json` lists first and in its order.
     pub fn levels(&self, factor: &str) -> Vec<String> {
         let listed: Vec<&str> = match factor {

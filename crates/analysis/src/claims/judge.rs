@@ -117,8 +117,7 @@ impl Bench<'_> {
                 .with(&side.selection)
                 .at("era", era)
                 .at(factor, level);
-            let found = selection.matches(self.run, self.factors).next().is_some();
-            found
+            selection.has_match(self.run, self.factors)
         };
         self.run
             .levels(factor)
@@ -256,33 +255,34 @@ impl Bench<'_> {
         match cell.state() {
             CellState::Invalid => Err(Measured::Unusable(format!(
                 "{} is INVALID: {}",
-                cell.key,
+                self.run.name(cell),
                 cell.reasons().join("; ")
             ))),
             _ if values.is_empty() => Err(Measured::Missing),
             state => Ok(Values {
-                remark: left_out(cell, state),
+                remark: self.left_out(cell, state),
                 values,
             }),
         }
     }
+
+    fn left_out(&self, cell: &Cell, state: CellState) -> String {
+        match state {
+            CellState::PartlyValid => format!(
+                "{} of {} replicates of {} are invalid and left out",
+                cell.replicates.len() - cell.valid().count(),
+                cell.replicates.len(),
+                self.run.name(cell)
+            ),
+            _ => String::new(),
+        }
+    }
 }
 
+/// What a side of a comparison measured.
 struct Values {
     values: Vec<(u32, f64)>,
     remark: String,
-}
-
-fn left_out(cell: &Cell, state: CellState) -> String {
-    match state {
-        CellState::PartlyValid => format!(
-            "{} of {} replicates of {} are invalid and left out",
-            cell.replicates.len() - cell.valid().count(),
-            cell.replicates.len(),
-            cell.key
-        ),
-        _ => String::new(),
-    }
 }
 
 fn point(value: f64) -> Interval {

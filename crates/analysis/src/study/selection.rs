@@ -82,22 +82,16 @@ impl Selection {
         self.block.as_deref().unwrap_or(MAIN_BLOCK)
     }
 
-    /// The cells that agree with it.
+    /// Whether any cell agrees with it.
+    pub fn has_match(&self, run: &Run, factors: &BTreeMap<String, Factor>) -> bool {
+        run.cells.iter().any(|cell| self.agrees(cell, factors))
+    }
+
+    /// The one cell meant.
     ///
     /// In the main block a factor that the selection leaves out stands at its default, so that an
     /// unfinished run is never read as another cell than the one meant. A side block varies few
     /// factors, and what the selection leaves out there may be anything.
-    pub fn matches<'a>(
-        &'a self,
-        run: &'a Run,
-        factors: &'a BTreeMap<String, Factor>,
-    ) -> impl Iterator<Item = &'a Cell> {
-        run.cells
-            .iter()
-            .filter(move |cell| cell.block == self.block() && self.agrees(cell, factors))
-    }
-
-    /// The one cell meant.
     ///
     /// # Errors
     /// When the run has none, or more than one.
@@ -109,7 +103,7 @@ impl Selection {
         let found: Vec<&'a Cell> = run
             .cells
             .iter()
-            .filter(|cell| cell.block == self.block() && self.agrees(cell, factors))
+            .filter(|cell| self.agrees(cell, factors))
             .collect();
         match found.as_slice() {
             [] => Err(Unresolved::NotMeasured),
@@ -119,6 +113,9 @@ impl Selection {
     }
 
     fn agrees(&self, cell: &Cell, factors: &BTreeMap<String, Factor>) -> bool {
+        if cell.block != self.block() {
+            return false;
+        }
         let default = |factor: &str| factors.get(factor)?.default.as_deref();
         let named = self.levels.iter().all(|(factor, level)| {
             cell.key.level(factor).or_else(|| default(factor)) == Some(level)

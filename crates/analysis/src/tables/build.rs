@@ -115,7 +115,7 @@ impl Builder<'_> {
         let footnote = match cell.state() {
             CellState::Valid => None,
             CellState::Invalid => {
-                let text = format!("{}: {}", cell.key, cell.reasons().join("; "));
+                let text = format!("{}: {}", self.run.name(cell), cell.reasons().join("; "));
                 return Measured::Invalid {
                     footnote: self.footnote(text),
                 };
@@ -124,7 +124,7 @@ impl Builder<'_> {
                 let out = all - left;
                 let text = format!(
                     "{out} of {all} replicates invalid and left out: {}: {}",
-                    cell.key,
+                    self.run.name(cell),
                     cell.reasons().join("; ")
                 );
                 Some(self.footnote(text))

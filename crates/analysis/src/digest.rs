@@ -1,0 +1,140 @@
+//! Everything a reader is told about a run, worked out once: the terminal, the report and the
+//! summary for programs show the same figures.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::claims::{self, ClaimResult};
+use crate::closeness::{Closeness, closeness};
+use crate::run::{CellState, Run};
+use crate::statistics::Bootstrap;
+use crate::study::StudyData;
+use crate::tables::{self, TableResult};
+
+/// A run, read and evaluated against its study.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Digest<'a> {
+    /// The study.
+    pub study: &'a StudyData,
+    /// The run.
+    pub run: Run,
+    /// The intervals' method.
+    pub bootstrap: Bootstrap,
+    /// How far the run may be believed.
+    pub validity: ValiditySummary,
+    /// Every table in every era.
+    pub tables: Vec<TableResult>,
+    /// Our figures against the published.
+    pub closeness: Vec<Closeness>,
+    /// The claims.
+    pub claims: Vec<ClaimResult>,
+}
+
+impl<'a> Digest<'a> {
+    /// Reads a run and evaluates it. The same folder gives the same digest at any time, on any
+    /// machine.
+    ///
+    /// # Errors
+    /// When the run cannot be read.
+    pub fn of(run_folder: &Path, study: &'a StudyData) -> Result<Digest<'a>, Error> {
+        let run = Run::load(run_folder)?;
+        let bootstrap = Bootstrap::new(run.info.seed.stream("analysis"));
+        let tables = tables::build(&run, study, &bootstrap);
+        Ok(Digest {
+            validity: ValiditySummary::of(&run),
+            closeness: closeness(study, &tables),
+            claims: claims::judge(&run, study, &bootstrap),
+            study,
+            run,
+            bootstrap,
+            tables,
+        })
+    }
+
+    /// The eras of the run.
+    pub fn eras(&self) -> Vec<String> {
+        self.run.levels("era")
+    }
+
+    /// The tables of one id, era by era, of those measured.
+    pub fn measured_tables(&self, id: &str) -> Vec<&TableResult> {
+        self.tables
+            .iter()
+            .filter(|table| table.id == id && table.is_measured())
+            .collect()
+    }
+
+    /// The tables that the study has and the run has not, with the reason.
+    pub fn unmeasured_tables(&self) -> Vec<(&str, &str)> {
+        self.study
+            .tables
+            .iter()
+            .filter(|table| self.measured_tables(&table.id).is_empty())
+            .map(|table| {
+                let reason = table
+                    .absent
+                    .as_deref()
+                    .unwrap_or("not measured in this run");
+                (table.id.as_str(), reason)
+            })
+            .collect()
+    }
+}
+
+/// How far a run may be believed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ValiditySummary {
+    /// Replicates recorded.
+    pub replicates: usize,
+    /// Replicates that the run set out to make.
+    pub replicates_planned: Option<u64>,
+    /// Replicates that may not be believed.
+    pub replicates_invalid: usize,
+    /// Cells recorded.
+    pub cells: usize,
+    /// Cells that lost some replicates.
+    pub cells_partly_valid: usize,
+    /// Cells that lost all.
+    pub cells_invalid: usize,
+    /// The worst 99th percentile of lateness of any replicate, in milliseconds.
+    pub lateness_p99_ms: f64,
+    /// The worst lateness of any packet, in milliseconds.
+    pub lateness_max_ms: f64,
+    /// Packets that the path lost and nobody asked to lose.
+    pub unasked_drops: u64,
+    /// Packets that the path carried.
+    pub packets: u64,
+}
+
+impl ValiditySummary {
+    fn of(run: &Run) -> ValiditySummary {
+        let count = |state: CellState| run.cells.iter().filter(|c| c.state() == state).count();
+        let ways = || run.replicates().flat_map(|r| [&r.path.up, &r.path.down]);
+        let milliseconds = |nanos: Option<u64>| nanos.unwrap_or(0) as f64 / 1e6;
+        ValiditySummary {
+            replicates: run.replicates().count(),
+            replicates_planned: run.info.replicates_planned,
+            replicates_invalid: run.replicates().filter(|r| !r.validity.is_valid()).count(),
+            cells: run.cells.len(),
+            cells_partly_valid: count(CellState::PartlyValid),
+            cells_invalid: count(CellState::Invalid),
+            lateness_p99_ms: milliseconds(ways().map(|way| way.lateness_p99_ns).max()),
+            lateness_max_ms: milliseconds(ways().map(|way| way.lateness_max_ns).max()),
+            unasked_drops: ways().map(|way| way.unasked_drops).sum(),
+            packets: ways().map(|way| way.packets_out).sum(),
+        }
+    }
+
+    /// Replicates that may be believed.
+    pub fn replicates_valid(&self) -> usize {
+        self.replicates - self.replicates_invalid
+    }
+
+    /// Whether the run has all it set out to make, as far as that is recorded.
+    pub fn is_complete(&self) -> bool {
+        self.replicates_planned
+            .is_none_or(|planned| self.replicates as u64 >= planned)
+    }
+}

@@ -1,0 +1,57 @@
+//! What a run found, for programs.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::digest::Digest;
+use crate::study::StudyData;
+
+/// The form of the summary; it changes when a member changes its meaning or goes.
+pub const FORMAT: u32 = 1;
+
+/// The summary of a run's folder, as [`json`] gives it.
+///
+/// # Errors
+/// When the run cannot be read.
+pub fn summary_json(run_folder: &Path, study: &StudyData) -> Result<Value, Error> {
+    Ok(json(&Digest::of(run_folder, study)?))
+}
+
+/// The summary as JSON.
+///
+/// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`,
+/// `interval` (how intervals were made), `tables` (those measured), `closeness`, `claims`,
+/// `warnings`. Names of metrics carry their units.
+pub fn json(digest: &Digest<'_>) -> Value {
+    let info = &digest.run.info;
+    let tables: Vec<_> = digest.tables.iter().filter(|t| t.is_measured()).collect();
+    json!({
+        "format": FORMAT,
+        "study": info.study,
+        "run": {
+            "title": info.title,
+            "mode": info.mode,
+            "command": info.command,
+            "version": info.version,
+            "machine": info.machine,
+            "seed": info.seed,
+            "started": info.started,
+            "finished": info.finished,
+            "eras": info.eras,
+            "servers": info.servers,
+            "notes": info.notes,
+        },
+        "validity": digest.validity,
+        "interval": {
+            "level": digest.bootstrap.level,
+            "method": digest.bootstrap.method,
+            "resamples": digest.bootstrap.resamples,
+        },
+        "tables": tables,
+        "closeness": digest.closeness,
+        "claims": digest.claims,
+        "warnings": digest.run.warnings,
+    })
+}
