@@ -9,7 +9,7 @@
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
 //! - [`era`]: the TCP of a host, applied and accounted for
 //! - [`counters`]: what TCP has counted in a host
-//! - [`socket`], [`tcp_info`]: TCP with every knob, and what the kernel thinks of it
+//! - [`socket`], [`mod@tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
 //! - [`process`]: programs inside a namespace, that end when told and when we do

@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks the program to end well, the second ends it.
+//! SIGINT, SIGTERM and SIGHUP: the first asks the program to end well, the second ends it. A signal
+//! that was ignored when the program started stays ignored.
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 use std::sync::Mutex;
@@ -50,12 +51,20 @@ impl AsFd for Interrupt {
 }
 
 fn catch(signal: libc::c_int) -> Result<()> {
-    // SAFETY: sigaction is plain data for which zero is a value; the handler does nothing but
-    // what signal-safety(7) allows.
+    // SAFETY: sigaction is plain data for which zero is a value.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: asks only; the variable outlives the call.
+    check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) })
+        .doing(format!("ask about signal {signal}"))?;
+    // Whoever started the program under nohup, or in the background, meant it.
+    if before.sa_sigaction == libc::SIG_IGN {
+        return Ok(());
+    }
+    // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handle as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: as above.
+    // SAFETY: the handler does nothing but what signal-safety(7) allows.
     check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })
         .doing(format!("catch signal {signal}"))
         .map(drop)
@@ -93,6 +102,31 @@ mod tests {
         assert!(interrupt.is_raised());
         assert!(readable(interrupt) && readable(interrupt));
         assert!(readable(Interrupt::install().unwrap()));
+    }
+
+    #[test]
+    fn the_second_signal_ends_the_program_at_once() {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "signal::tests::interrupted_twice"])
+            .env("FATHOMETER_TEST_TWICE", "1")
+            .stdout(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(128 + libc::SIGTERM));
+    }
+
+    /// Not a test by itself: the program of the test above.
+    #[test]
+    fn interrupted_twice() {
+        if std::env::var_os("FATHOMETER_TEST_TWICE").is_some() {
+            Interrupt::install().unwrap();
+            // SAFETY: raises signals whose handler was just installed.
+            unsafe {
+                libc::raise(libc::SIGTERM);
+                libc::raise(libc::SIGTERM);
+            }
+            unreachable!("outlived the second signal");
+        }
     }
 
     fn readable(interrupt: Interrupt) -> bool {
