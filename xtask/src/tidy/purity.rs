@@ -11,6 +11,8 @@ struct Ban {
     crates: &'static [&'static str],
     /// A path as code names it; what lies below it is meant too.
     path: &'static str,
+    /// Whether tests may not either. They may read the files of the tree.
+    in_tests: bool,
     why: &'static str,
     remedy: &'static str,
 }
@@ -36,6 +38,7 @@ const BANS: &[Ban] = &[
     Ban {
         crates: ALL_BUT_SYS,
         path: "std::time::Instant",
+        in_tests: true,
         why: NO_CLOCK,
         remedy: TAKE_TIME,
     },
@@ -43,48 +46,56 @@ const BANS: &[Ban] = &[
     Ban {
         crates: PURE_AND_ANALYSIS,
         path: "std::time::SystemTime",
+        in_tests: true,
         why: NO_CLOCK,
         remedy: TAKE_TIME,
     },
     Ban {
         crates: ALL_BUT_SYS,
         path: "SystemTime::now",
+        in_tests: true,
         why: NO_CLOCK,
         remedy: TAKE_TIME,
     },
     Ban {
         crates: ALL_BUT_SYS,
         path: "std::time::SystemTime::now",
+        in_tests: true,
         why: NO_CLOCK,
         remedy: TAKE_TIME,
     },
     Ban {
         crates: PURE_AND_ANALYSIS,
         path: "std::net",
+        in_tests: true,
         why: SANS_IO,
         remedy: TO_BINARY,
     },
     Ban {
         crates: PURE_AND_ANALYSIS,
         path: "std::thread",
+        in_tests: true,
         why: SANS_IO,
         remedy: TO_BINARY,
     },
     Ban {
         crates: PURE_AND_ANALYSIS,
         path: "std::process",
+        in_tests: true,
         why: SANS_IO,
         remedy: TO_BINARY,
     },
     Ban {
         crates: PURE,
         path: "std::fs",
+        in_tests: false,
         why: SANS_IO,
         remedy: TO_BINARY,
     },
     Ban {
         crates: PURE,
         path: "std::env",
+        in_tests: false,
         why: SANS_IO,
         remedy: TO_BINARY,
     },
@@ -135,12 +146,17 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
 
 fn bans(source: &Source, code: &str, folder: &str) -> Vec<Finding> {
     let named = rust::paths(code);
+    let tests_from = first_line_of_tests(source, code);
     BANS.iter()
         .filter(|ban| ban.crates.contains(&folder))
         .flat_map(|ban| {
             named
                 .iter()
-                .filter(|(_, path)| is_below(path, ban.path) && !is_address(path))
+                .filter(move |(line, path)| {
+                    is_below(path, ban.path)
+                        && !is_address(path)
+                        && (ban.in_tests || *line < tests_from)
+                })
                 .map(|(line, path)| Finding {
                     path: source.path.clone(),
                     line: *line,
@@ -150,6 +166,17 @@ fn bans(source: &Source, code: &str, folder: &str) -> Vec<Finding> {
                 })
         })
         .collect()
+}
+
+/// The line from which on a file is tests: they come last, by the order that all files keep.
+fn first_line_of_tests(source: &Source, code: &str) -> usize {
+    if source.path.ends_with("/tests.rs") || source.path.contains("/tests/") {
+        return 0;
+    }
+    let mut lines = code.lines().zip(code.lines().skip(1));
+    lines
+        .position(|(line, next)| line == "#[cfg(test)]" && next.starts_with("mod "))
+        .map_or(usize::MAX, |n| n + 1)
 }
 
 /// Whether `path` is `banned` or something in it. A module's `self` and `*` are the module.
@@ -169,13 +196,15 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<(usize, String)> {
-        check(&[Source {
+        let mut findings = check(&[Source {
             path: path.to_owned(),
             text: text.to_owned(),
-        }])
-        .into_iter()
-        .map(|finding| (finding.line, finding.what))
-        .collect()
+        }]);
+        findings.sort();
+        findings
+            .into_iter()
+            .map(|finding| (finding.line, finding.what))
+            .collect()
     }
 
     #[test]
@@ -232,6 +261,20 @@ mod tests {
         ] {
             assert_eq!(found(path, text), [], "{path}: {text}");
         }
+    }
+
+    #[test]
+    fn tests_may_read_files_and_nothing_else() {
+        let text =
+            "use std::fs;\n#[cfg(test)]\nmod tests {\n    use std::fs;\n    use std::thread;\n}\n";
+        assert_eq!(
+            found("crates/path/src/profile.rs", text),
+            [
+                (1, "names `std::fs`".to_owned()),
+                (5, "names `std::thread`".to_owned())
+            ]
+        );
+        assert_eq!(found("crates/path/src/tests.rs", "use std::fs;"), []);
     }
 
     #[test]
