@@ -1,0 +1,413 @@
+//! A client driver and an origin's connections joined in virtual time.
+//!
+//! The network is a delay each way and, towards the client, segments of a size one after another at a
+//! distance. There is no TCP: what its resets do is played where a test needs it.
+
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_http::driver::{
+    Action, ConnectionId, Options, PageDriver, Policy, Retrieval, ValidatorCache, Visit,
+};
+use fathometer_http::h1::server::{self, Connection, ServerConfig};
+use fathometer_http::origin::{Origin, OriginConfig};
+use fathometer_model::{ContentCoding, Failure, File, FileId, Instant, Page, Site};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+
+/// What the network does.
+#[derive(Debug, Clone, Copy)]
+pub struct Network {
+    /// From one side to the other.
+    pub delay: Duration,
+    /// Octets that the client reads at a time.
+    pub segment: usize,
+    /// Between two segments.
+    pub distance: Duration,
+    /// Whether a reset destroys what was sent before it and has not arrived, as it does to octets in
+    /// the server's send buffer and in the client's receive buffer.
+    pub resets_overtake: bool,
+}
+
+impl Default for Network {
+    fn default() -> Network {
+        Network {
+            delay: Duration::from_millis(45),
+            segment: 1460,
+            distance: Duration::from_millis(1),
+            resets_overtake: false,
+        }
+    }
+}
+
+/// Everything that decides about one retrieval.
+pub struct Setting {
+    pub policy: Policy,
+    pub options: Options,
+    pub visit: Visit,
+    pub server: ServerConfig,
+    pub network: Network,
+}
+
+impl Setting {
+    pub fn new(policy: &str, visit: Visit) -> Setting {
+        Setting {
+            policy: policy.parse().unwrap(),
+            options: Options::default(),
+            visit,
+            server: ServerConfig::default(),
+            network: Network::default(),
+        }
+    }
+}
+
+/// A retrieval and what was seen of it from outside.
+pub struct Outcome {
+    pub retrieval: Retrieval,
+    /// The sizes of the client's writes.
+    pub writes: Vec<usize>,
+    /// All that the client wrote, connection by connection.
+    pub requests: Vec<String>,
+    /// The most connections open at a time.
+    pub most_open: usize,
+    /// Connections on which the client ended its side before it closed.
+    pub half_closed: usize,
+}
+
+enum Happening {
+    Connected,
+    ToServer(Vec<u8>),
+    ServerSeesEnd,
+    ToClient(Vec<u8>),
+    ClientSeesEnd,
+    ClientSeesReset,
+}
+
+/// Sorted by time, then by the order in which they were decided, earliest greatest.
+struct Event {
+    key: (Instant, u64),
+    conn: u32,
+    happening: Happening,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        self.key == other.key
+    }
+}
+impl Eq for Event {}
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Event {
+    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
+        other.key.cmp(&self.key)
+    }
+}
+
+struct Side {
+    server: Connection,
+    /// `None` when the server has closed both sides.
+    server_open: bool,
+    client_open: bool,
+    established: bool,
+    /// When the last octets on their way to the client arrive.
+    arrives: Instant,
+}
+
+pub struct World {
+    setting: Setting,
+    origin: Arc<Origin>,
+    driver: PageDriver,
+    now: Instant,
+    decided: u64,
+    events: BinaryHeap<Event>,
+    sides: BTreeMap<u32, Side>,
+    writes: Vec<usize>,
+    requests: BTreeMap<u32, Vec<u8>>,
+    most_open: usize,
+    half_closed: usize,
+}
+
+/// Retrieves `/index.html`.
+pub fn retrieve(origin: &Arc<Origin>, setting: Setting, cache: ValidatorCache) -> Outcome {
+    let start = Instant::from_nanos(1_000_000);
+    let driver = PageDriver::new(
+        setting.policy,
+        setting.options.clone(),
+        setting.visit,
+        "/index.html".to_owned(),
+        cache,
+        start,
+    );
+    let mut world = World {
+        setting,
+        origin: Arc::clone(origin),
+        driver,
+        now: start,
+        decided: 0,
+        events: BinaryHeap::new(),
+        sides: BTreeMap::new(),
+        writes: Vec::new(),
+        requests: BTreeMap::new(),
+        most_open: 0,
+        half_closed: 0,
+    };
+    world.run();
+    let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+    Outcome {
+        writes: world.writes,
+        requests: world.requests.into_values().map(text).collect(),
+        most_open: world.most_open,
+        half_closed: world.half_closed,
+        retrieval: world.driver.finish(world.now),
+    }
+}
+
+impl World {
+    fn run(&mut self) {
+        for _ in 0..1_000_000 {
+            self.serve_client();
+            if self.driver.is_finished() {
+                return;
+            }
+            let due = self.events.peek().map(|event| event.key.0);
+            let timers = self.sides.values().filter(|side| side.server_open);
+            let timers = timers.filter_map(|side| side.server.poll_timeout());
+            let timer = timers.chain(self.driver.poll_timeout()).min();
+            let next = [due, timer].into_iter().flatten().min();
+            let next = next.expect("nothing will ever happen again");
+            assert!(next >= self.now || timer == Some(next));
+            self.now = self.now.max(next);
+            if due == Some(next) {
+                let event = self.events.pop().unwrap();
+                self.happen(event);
+            } else {
+                self.driver.handle_timeout(self.now);
+                let conns: Vec<u32> = self.sides.keys().copied().collect();
+                for conn in conns {
+                    let side = self.sides.get_mut(&conn).unwrap();
+                    if side.server_open {
+                        side.server.handle_timeout(self.now);
+                        self.serve(conn);
+                    }
+                }
+            }
+        }
+        panic!("the retrieval does not end");
+    }
+
+    fn later(&mut self, at: Instant, conn: u32, happening: Happening) {
+        self.decided += 1;
+        self.events.push(Event {
+            key: (at, self.decided),
+            conn,
+            happening,
+        });
+    }
+
+    /// What a host of the driver does after every input.
+    fn serve_client(&mut self) {
+        while let Some(action) = self.driver.poll_action() {
+            let delay = self.setting.network.delay;
+            match action {
+                Action::Connect(conn) => {
+                    let config = Arc::new(self.setting.server.clone());
+                    let accepted = self.now + delay;
+                    let server = Connection::new(Arc::clone(&self.origin), config, accepted);
+                    let side = Side {
+                        server,
+                        server_open: true,
+                        client_open: true,
+                        established: false,
+                        arrives: self.now,
+                    };
+                    assert!(self.sides.insert(conn.0, side).is_none());
+                    self.later(self.now + delay * 2, conn.0, Happening::Connected);
+                }
+                Action::ShutdownWrite(conn) => {
+                    self.half_closed += 1;
+                    self.later(self.now + delay, conn.0, Happening::ServerSeesEnd);
+                }
+                Action::Close(conn) | Action::Abort(conn) => {
+                    self.sides.get_mut(&conn.0).unwrap().client_open = false;
+                    self.later(self.now + delay, conn.0, Happening::ServerSeesEnd);
+                }
+            }
+        }
+        let open = self.sides.iter().filter(|(_, side)| side.client_open);
+        let open: Vec<u32> = open.map(|(&conn, _)| conn).collect();
+        self.most_open = self.most_open.max(open.len());
+        for conn in open {
+            let id = ConnectionId(conn);
+            loop {
+                let octets = self.driver.transmit(id).to_vec();
+                if octets.is_empty() {
+                    break;
+                }
+                assert!(self.sides[&conn].established);
+                self.driver.transmitted(id, octets.len(), self.now);
+                self.writes.push(octets.len());
+                self.requests.entry(conn).or_default().extend(&octets);
+                let at = self.now + self.setting.network.delay;
+                self.later(at, conn, Happening::ToServer(octets));
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let Event {
+            conn, happening, ..
+        } = event;
+        let delay = self.setting.network.delay;
+        let now = self.now;
+        let id = ConnectionId(conn);
+        let side = self.sides.get_mut(&conn).unwrap();
+        let client_open = side.client_open;
+        match happening {
+            Happening::Connected if client_open => {
+                side.established = true;
+                self.driver.handle_connected(id, now);
+            }
+            Happening::ToClient(octets) if client_open => {
+                self.driver.handle_data(id, &octets, now);
+            }
+            Happening::ClientSeesEnd if client_open => self.driver.handle_eof(id, now),
+            Happening::ClientSeesReset if client_open => {
+                self.driver.handle_failure(id, Failure::Reset, now);
+                self.forget_deliveries(conn);
+            }
+            // Octets for a socket that is gone are answered by a reset.
+            Happening::ToServer(_) if !side.server_open => {
+                let mut at = now + delay;
+                if !self.setting.network.resets_overtake {
+                    at = at.max(side.arrives);
+                }
+                self.later(at, conn, Happening::ClientSeesReset);
+            }
+            Happening::ToServer(octets) => {
+                side.server.handle_data(&octets, now);
+                self.serve(conn);
+            }
+            Happening::ServerSeesEnd if side.server_open => {
+                side.server.handle_eof(now);
+                self.serve(conn);
+            }
+            _ => {}
+        }
+    }
+
+    fn forget_deliveries(&mut self, conn: u32) {
+        self.events.retain(|event| event.conn != conn);
+    }
+
+    /// What a host of a server connection does after every input.
+    fn serve(&mut self, conn: u32) {
+        let network = self.setting.network;
+        let now = self.now;
+        let mut deliveries = Vec::new();
+        let side = self.sides.get_mut(&conn).unwrap();
+        loop {
+            let mut slices = [IoSlice::new(&[]); 64];
+            let filled = side.server.transmit(&mut slices);
+            let octets: Vec<u8> = slices[..filled]
+                .iter()
+                .flat_map(|slice| slice.iter().copied())
+                .collect();
+            if octets.is_empty() {
+                break;
+            }
+            side.server.transmitted(octets.len(), now);
+            for segment in octets.chunks(network.segment) {
+                side.arrives = side.arrives.max(now + network.delay) + network.distance;
+                deliveries.push((side.arrives, Happening::ToClient(segment.to_vec())));
+            }
+        }
+        if let Some(action) = side.server.poll_action() {
+            let at = side.arrives.max(now + network.delay);
+            match action {
+                server::Action::ShutdownWrite => deliveries.push((at, Happening::ClientSeesEnd)),
+                server::Action::Close => {
+                    side.server_open = false;
+                    deliveries.push((at, Happening::ClientSeesEnd));
+                }
+                server::Action::Abort => {
+                    side.server_open = false;
+                    deliveries.push((at, Happening::ClientSeesReset));
+                }
+            }
+        }
+        for (at, happening) in deliveries {
+            self.later(at, conn, happening);
+        }
+    }
+}
+
+/// The number of images in the page of [`site`].
+pub const IMAGES: usize = 42;
+
+/// A page like the paper's: 42 KB of HTML, also deflated, with 42 GIFs of 70 octets to 40 KB.
+pub fn site() -> Site {
+    let image = |n: usize| {
+        let size = match n {
+            0..19 => 70 + 45 * n,
+            19..32 => 1000 + 170 * (n - 19),
+            32..41 => 3200 + 400 * (n - 32),
+            _ => 40_960,
+        };
+        let mut body = b"GIF89a".to_vec();
+        body.extend_from_slice(&(n as u16 + 1).to_le_bytes());
+        body.extend_from_slice(&20u16.to_le_bytes());
+        body.extend((0..size - body.len()).map(|octet| (octet * 7 + n) as u8));
+        file(&format!("/img{n:02}.gif"), "image/gif", body)
+    };
+    let mut html = String::from("<html><head><title>page</title></head><body>\n");
+    for n in 0..IMAGES {
+        html.push_str(&format!(
+            "<p><a href=\"/p{n}.html\"><img src=\"img{n:02}.gif\"></a>"
+        ));
+        while html.len() < (n + 1) * 1000 {
+            html.push_str(&format!("some words {} of text, ", html.len() * 37 % 1009));
+        }
+    }
+    html.push_str(
+        "<img src=\"img00.gif\"><img src=\"http://elsewhere.test/x.gif\"></body></html>\n",
+    );
+    let mut index = file("/index.html", "text/html", html.into_bytes());
+    let mut deflate = ZlibEncoder::new(Vec::new(), Compression::default());
+    std::io::Write::write_all(&mut deflate, &index.body).unwrap();
+    let deflated = Arc::from(deflate.finish().unwrap());
+    index.encoded.push((ContentCoding::Deflate, deflated));
+    let mut files = vec![index];
+    files.extend((0..IMAGES).map(image));
+    Site {
+        name: "page".to_owned(),
+        pages: vec![Page {
+            base: FileId(0),
+            embedded: (1..files.len() as u32).map(FileId).collect(),
+        }],
+        files,
+    }
+}
+
+fn file(path: &str, content_type: &str, body: Vec<u8>) -> File {
+    File {
+        path: path.to_owned(),
+        content_type: content_type.to_owned(),
+        body: Arc::from(body),
+        encoded: Vec::new(),
+        last_modified: 784_111_777,
+    }
+}
+
+pub fn origin(site: Site) -> Arc<Origin> {
+    let config = OriginConfig {
+        wall_clock: Duration::from_secs(900_000_000),
+        ..OriginConfig::default()
+    };
+    Arc::new(Origin::new(Arc::new(site), config).unwrap())
+}
