@@ -15,6 +15,8 @@ use super::manifest::Kind;
 const COMMENT_FRAME: usize = 4;
 /// The longest text of one comment sub-block.
 const COMMENT_TEXT: usize = 255;
+/// The roughness at which every pixel is rough.
+const ROUGHEST: u16 = 1024;
 /// What the comments say, as often as needed.
 const COMMENT: &[u8] = b"Microscape test image, synthetic. ";
 
@@ -35,8 +37,18 @@ struct Canvas {
     height: u16,
     /// Bits a pixel: 1 to 8.
     depth: u32,
-    frames: u16,
+    /// The pixels of each frame, row by row.
+    frames: Vec<Vec<Pixel>>,
     seed: Seed,
+}
+
+/// A pixel's two colours, and where one gives way to the other.
+struct Pixel {
+    smooth: u8,
+    rough: u8,
+    /// Below this roughness the pixel is smooth, so that a rougher picture keeps the rough pixels of
+    /// a smoother one.
+    smooth_below: u16,
 }
 
 /// An image of exactly `size` octets.
@@ -45,10 +57,10 @@ struct Canvas {
 /// shows.
 pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     let canvas = Canvas::for_size(seed, kind, size);
-    // The roughness is the share of roughened pixels in 65536ths. Size grows with it, though not at
+    // The roughness is the share of roughened pixels in 1024ths. Size grows with it, though not at
     // every step, so bisection finds a crossing, which is all that is needed.
     let room = size - COMMENT_FRAME - 1;
-    let (mut smooth, mut rough) = (0u32, 1 << 16);
+    let (mut smooth, mut rough) = (0u16, ROUGHEST);
     let mut best = canvas.encode(smooth, &[]);
     assert!(
         best.len() <= room,
@@ -116,21 +128,24 @@ impl Canvas {
         let (across, down) = shapes[(seed.draw(0) % shapes.len() as u64) as usize];
         let height = (pixels * down / across).isqrt().max(3);
         let width = (pixels / height).max(3);
+        let seed = seed.stream("pixels");
         Canvas {
             width: width as u16,
             height: height as u16,
             depth,
-            frames,
-            seed: seed.stream("pixels"),
+            frames: (0..frames)
+                .map(|frame| draw(seed, depth, width as u32, height as u32, frame))
+                .collect(),
+            seed,
         }
     }
 
     /// The file with this roughness and a comment, if its text is not empty.
-    fn encode(&self, roughness: u32, comment: &[u8]) -> Vec<u8> {
+    fn encode(&self, roughness: u16, comment: &[u8]) -> Vec<u8> {
         let in_memory = "an image in memory with a palette is written";
         let mut encoder =
             Encoder::new(Vec::new(), self.width, self.height, &self.palette()).expect(in_memory);
-        if self.frames > 1 {
+        if self.frames.len() > 1 {
             // The NETSCAPE2.0 application extension: loop for ever.
             encoder.set_repeat(Repeat::Infinite).expect(in_memory);
         }
@@ -139,15 +154,20 @@ impl Canvas {
                 .write_raw_extension(Extension::Comment.into(), &[comment])
                 .expect(in_memory);
         }
-        for number in 0..self.frames {
-            let mut frame = Frame::from_indexed_pixels(
-                self.width,
-                self.height,
-                self.pixels(number, roughness),
-                None,
-            );
+        for pixels in &self.frames {
+            let indices: Vec<u8> = pixels
+                .iter()
+                .map(|pixel| {
+                    if roughness < pixel.smooth_below {
+                        pixel.smooth
+                    } else {
+                        pixel.rough
+                    }
+                })
+                .collect();
+            let mut frame = Frame::from_indexed_pixels(self.width, self.height, indices, None);
             // In hundredths of a second.
-            frame.delay = if self.frames > 1 { 50 } else { 0 };
+            frame.delay = if self.frames.len() > 1 { 50 } else { 0 };
             encoder.write_frame(&frame).expect(in_memory);
         }
         encoder.into_inner().expect(in_memory)
@@ -166,38 +186,34 @@ impl Canvas {
             })
             .collect()
     }
+}
 
-    /// The colour index of every pixel of one frame, row by row.
-    fn pixels(&self, frame: u16, roughness: u32) -> Vec<u8> {
-        let (width, height) = (u32::from(self.width), u32::from(self.height));
-        let colours = 1u32 << self.depth;
-        // A disc that wanders from frame to frame over a diagonal ramp.
-        let radius = height.min(width) / 3;
-        let centre_x = (width / 2 + u32::from(frame) * width / 7) % width;
-        let centre_y = height / 2;
-        let mut pixels = Vec::with_capacity((width * height) as usize);
-        for y in 0..height {
-            for x in 0..width {
-                let ground = (x + y) * (colours - 1) / (width + height - 1);
-                let in_disc =
-                    x.abs_diff(centre_x).pow(2) + y.abs_diff(centre_y).pow(2) <= radius.pow(2);
-                let smooth = if in_disc {
-                    colours - 1 - ground
-                } else {
-                    ground
-                };
-                // Keyed by frame and place, so that a rougher picture keeps the rough pixels of a
-                // smoother one.
-                let place = (u64::from(frame) << 32) | u64::from(y * width + x);
-                let draw = self.seed.draw(place);
-                let pixel = if (draw & 0xffff) < u64::from(roughness) {
-                    ((draw >> 32) as u32) % colours
-                } else {
-                    smooth
-                };
-                pixels.push(pixel as u8);
-            }
+/// One frame: a disc that wanders from frame to frame over a diagonal ramp.
+fn draw(seed: Seed, depth: u32, width: u32, height: u32, frame: u16) -> Vec<Pixel> {
+    let colours = 1u32 << depth;
+    let radius = height.min(width) / 3;
+    let centre_x = (width / 2 + u32::from(frame) * width / 7) % width;
+    let centre_y = height / 2;
+    let mut pixels = Vec::with_capacity((width * height) as usize);
+    for y in 0..height {
+        for x in 0..width {
+            let ground = (x + y) * (colours - 1) / (width + height - 1);
+            let in_disc =
+                x.abs_diff(centre_x).pow(2) + y.abs_diff(centre_y).pow(2) <= radius.pow(2);
+            let smooth = if in_disc {
+                colours - 1 - ground
+            } else {
+                ground
+            };
+            // Keyed by frame and place.
+            let place = (u64::from(frame) << 32) | u64::from(y * width + x);
+            let draw = seed.draw(place);
+            pixels.push(Pixel {
+                smooth: smooth as u8,
+                rough: (((draw >> 32) as u32) % colours) as u8,
+                smooth_below: 1 + (draw as u16) % ROUGHEST,
+            });
         }
-        pixels
     }
+    pixels
 }
