@@ -4,102 +4,13 @@ use std::collections::VecDeque;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
+use super::event::{Event, Received, RequestId};
 use super::head::{Framing, ResponseHead, STATUS_LINE_START};
 use super::limits::Config;
+use super::output::{Output, Outstanding, Upload};
 use super::request::{RequestLine, RequestWriter, SendError, Version};
 use crate::h1::chunked::{CHUNK_END, ChunkHead, ChunkedDecoder, ChunkedLimits, LAST_CHUNK};
 use crate::h1::fields::{HeadEnd, Strictness};
-
-/// A request on one connection: they are numbered from 0 in the order they were queued.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u32);
-
-/// What happened on a connection.
-///
-/// The events of one request come in this order: `Begin`, any `Interim` and `SendContent`, `Head`,
-/// any `Content`, `End`; or `Failed` instead of what is missing after `Begin`; or `Unanswered`
-/// alone. `Closed` is the last event of all, and every request has had its `End`, `Failed` or
-/// `Unanswered` by then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event<'i> {
-    /// The first octet of the response was read.
-    Begin {
-        /// The request it answers.
-        request: RequestId,
-    },
-    /// An interim (1xx) response; its head is at [`Connection::head`].
-    Interim {
-        /// The request it answers.
-        request: RequestId,
-        /// Its status.
-        status: u16,
-    },
-    /// The server wants the content of the request (100), or has not answered for so long that it
-    /// is to be sent without asking.
-    SendContent {
-        /// The request.
-        request: RequestId,
-    },
-    /// The head of the final response is at [`Connection::head`].
-    Head {
-        /// The request it answers.
-        request: RequestId,
-    },
-    /// Content, transfer coding taken off.
-    Content {
-        /// The request it answers.
-        request: RequestId,
-        /// The next octets of it, never empty.
-        bytes: &'i [u8],
-    },
-    /// The response is whole.
-    End {
-        /// The request it answers.
-        request: RequestId,
-        /// What it consisted of.
-        received: Received,
-        /// Whether the connection persists. If not, `Closed` follows (after `Unanswered` events).
-        persists: bool,
-    },
-    /// The response broke off or broke the rules. Responses before it are whole.
-    Failed {
-        /// The request it answered.
-        request: RequestId,
-        /// Why.
-        failure: Failure,
-        /// What had arrived of it.
-        received: Received,
-    },
-    /// No octet of a response to this request arrived, and none will.
-    Unanswered {
-        /// The request.
-        request: RequestId,
-        /// What ended the connection.
-        failure: Failure,
-        /// Whether any octet of it was handed to the transport: the server may have seen it.
-        sent: bool,
-        /// Whether its method is idempotent: it may be asked again even if the server saw it.
-        idempotent: bool,
-    },
-    /// The machine is done with the connection. Nothing comes after this and nothing more is read
-    /// or written: the transport is to be closed.
-    Closed {
-        /// Why.
-        reason: CloseReason,
-    },
-}
-
-/// The octets of one response.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Received {
-    /// Status lines, fields and empty lines, interim responses included.
-    pub head: Bytes,
-    /// Content as it was transferred, with its transfer coding. (When a chunked response breaks
-    /// off within its framing, the broken piece is not counted.)
-    pub body: Bytes,
-    /// Content without its transfer coding.
-    pub content: Bytes,
-}
 
 /// The client side of one HTTP/1.x connection. See the [module](super) for how to drive it.
 #[derive(Debug)]
@@ -150,68 +61,6 @@ enum Phase {
         failure: Failure,
     },
     Closed(CloseReason),
-}
-
-/// A request without a whole answer.
-#[derive(Debug)]
-pub(super) struct Outstanding {
-    /// Where it begins in the stream of all octets written.
-    pub(super) begin: u64,
-    /// Where it ends; unknown while its content is being sent.
-    pub(super) end: Option<u64>,
-    pub(super) version: Version,
-    pub(super) head_method: bool,
-    pub(super) idempotent: bool,
-    pub(super) asks_close: bool,
-}
-
-/// The content of the youngest request, while it is not finished.
-#[derive(Debug)]
-pub(super) struct Upload {
-    pub(super) request: RequestId,
-    /// Octets to come; `None` when chunked.
-    pub(super) remaining: Option<u64>,
-    pub(super) awaits_continue: bool,
-    /// When waiting for 100 (Continue) ends.
-    pub(super) continue_by: Option<Instant>,
-    /// That time has come and is to be reported.
-    pub(super) patience_is_over: bool,
-}
-
-/// Octets to be written: some handed to the transport, some released to it, some held.
-#[derive(Debug, Default)]
-pub(super) struct Output {
-    pub(super) bytes: Vec<u8>,
-    /// `bytes[..taken]` were handed to the transport.
-    taken: usize,
-    /// `bytes[taken..released]` may be.
-    released: usize,
-    /// Octets of the stream before `bytes[0]`.
-    before: u64,
-}
-
-impl Output {
-    pub(super) fn offset_of(&self, place: usize) -> u64 {
-        self.before + place as u64
-    }
-
-    pub(super) fn end_offset(&self) -> u64 {
-        self.offset_of(self.bytes.len())
-    }
-
-    /// Forgets what was handed over, once that is cheap.
-    fn compact(&mut self) {
-        if self.taken == self.bytes.len() {
-            self.bytes.clear();
-        } else if self.taken >= 64 * 1024 {
-            self.bytes.drain(..self.taken);
-        } else {
-            return;
-        }
-        self.before += self.taken as u64;
-        self.released -= self.taken;
-        self.taken = 0;
-    }
 }
 
 impl Connection {

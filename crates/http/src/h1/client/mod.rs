@@ -58,14 +58,17 @@
 
 pub mod byteranges;
 mod connection;
+mod event;
 mod fuzz;
 mod head;
 mod limits;
+mod output;
 mod request;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{Connection, Event, Received, RequestId};
+pub use connection::Connection;
+pub use event::{Event, Received, RequestId};
 pub use fuzz::fuzz;
 pub use head::ResponseHead;
 pub use limits::{Config, Limits, Timeouts};

@@ -4,7 +4,9 @@ use std::fmt::{self, Write as _};
 
 use fathometer_model::Bytes;
 
-use super::connection::{Connection, Outstanding, RequestId, Upload};
+use super::connection::Connection;
+use super::event::RequestId;
+use super::output::{Outstanding, Upload};
 use crate::h1::fields::{self, Strictness};
 
 /// Which version a request speaks and what it says about the connection.
