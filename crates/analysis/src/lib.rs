@@ -10,7 +10,7 @@
 //! - [`statistics`]: bootstrap intervals over replicates
 //! - [`tables`], [`closeness`], [`claims`]: what the figures are, how close to the published ones,
 //!   and what they say
-//! - [`digest`]: all of it at once, for [`terminal`] and [`summary`]
+//! - [`digest`]: all of it at once, for [`terminal`], [`report`] and [`summary`]
 
 mod civil;
 pub mod claims;
@@ -19,6 +19,7 @@ mod csv;
 pub mod digest;
 mod error;
 pub mod packets;
+pub mod report;
 pub mod run;
 pub mod statistics;
 pub mod study;
@@ -28,3 +29,6 @@ pub mod terminal;
 mod text;
 
 pub use error::Error;
+pub use report::write_report;
+pub use summary::summary_json;
+pub use terminal::render_terminal;

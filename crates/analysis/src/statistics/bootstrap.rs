@@ -42,6 +42,14 @@ pub struct Estimate {
     pub interval: Option<Interval>,
 }
 
+impl Estimate {
+    /// The longer half of the interval around the value.
+    pub fn half_length(&self) -> Option<f64> {
+        let interval = self.interval?;
+        Some((self.value - interval.low).max(interval.high - self.value))
+    }
+}
+
 /// How the distribution of the resampled statistic becomes an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

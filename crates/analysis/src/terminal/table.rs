@@ -1,7 +1,6 @@
 //! Tables as text.
 
 use super::WIDTH;
-use crate::statistics::Estimate;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 use crate::text::{Align, Grid, hanging, superscript, wrap};
 
@@ -216,13 +215,9 @@ fn spread(column: &Column, measured: &Measured) -> String {
     let Measured::Value { estimate, .. } = measured else {
         return String::new();
     };
-    half_length(estimate).map_or(String::new(), |half| format!("{} ", column.format(half)))
-}
-
-/// The longer half of an interval around its estimate.
-pub(crate) fn half_length(estimate: &Estimate) -> Option<f64> {
-    let interval = estimate.interval?;
-    Some((estimate.value - interval.low).max(interval.high - estimate.value))
+    estimate
+        .half_length()
+        .map_or(String::new(), |half| format!("{} ", column.format(half)))
 }
 
 fn footnotes(text: &mut String, table: &TableResult) {

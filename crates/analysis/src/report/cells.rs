@@ -1,0 +1,201 @@
+//! How far to believe it: validity, the kernel's obedience, and every cell with its files.
+
+use maud::{Markup, html};
+
+use super::embed::reference;
+use crate::digest::Digest;
+use crate::run::{Cell, CellState, SettingState, stays_inside};
+use crate::statistics::Summary;
+use crate::tables::significant;
+
+/// The validity of the run as a whole, and every cell that is in doubt.
+pub(super) fn validity(digest: &Digest<'_>) -> Markup {
+    let summary = &digest.validity;
+    let doubtful: Vec<&Cell> = digest
+        .run
+        .cells
+        .iter()
+        .filter(|cell| cell.state() != CellState::Valid)
+        .collect();
+    html! {
+        dl.facts {
+            dt { "Replicates" }
+            dd {
+                (summary.replicates_valid()) " valid, " (summary.replicates_invalid) " invalid"
+                @if let Some(planned) = summary.replicates_planned { ", " (planned) " planned" }
+            }
+            dt { "Cells" }
+            dd {
+                (summary.cells) ", of which " (summary.cells_invalid) " INVALID and "
+                (summary.cells_partly_valid) " with replicates left out"
+            }
+            dt { "Lateness of the path" }
+            dd {
+                "worst 99th percentile of a replicate " (significant(summary.lateness_p99_ms))
+                " ms, worst packet " (significant(summary.lateness_max_ms)) " ms"
+            }
+            dt { "Packets" }
+            dd {
+                (summary.packets) " carried, " (summary.unasked_drops)
+                " lost that nobody asked to lose"
+            }
+        }
+        @if doubtful.is_empty() {
+            p { "No cell is in doubt." }
+        } @else {
+            ul.doubts {
+                @for cell in doubtful {
+                    li {
+                        (state(cell)) " " (cell.block) ", " (digest.run.name(cell)) ": "
+                        (cell.reasons().join("; "))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What each era asked of the kernel, and what it could not be made to do.
+pub(super) fn eras(digest: &Digest<'_>) -> Markup {
+    html! {
+        @if digest.run.info.eras.is_empty() {
+            p { "The run does not say." }
+        }
+        @for era in &digest.run.info.eras {
+            h3 { "Era " (era.name) }
+            @if !era.description.is_empty() { p { (era.description) } }
+            @if era.settings.is_empty() {
+                p.remark { "Nothing was asked of the kernel: its defaults." }
+            } @else {
+                div.scroll {
+                    table.settings {
+                        thead {
+                            tr {
+                                th scope="col" { "Setting" }
+                                th scope="col" { "asked for" }
+                                th scope="col" { "result" }
+                            }
+                        }
+                        tbody {
+                            @for setting in &era.settings {
+                                tr {
+                                    th scope="row" { (setting.name) }
+                                    td { (setting.wanted) }
+                                    td {
+                                        @match setting.state {
+                                            SettingState::Applied => "applied",
+                                            SettingState::Impossible => {
+                                                strong.invalid { "not possible" }
+                                            }
+                                        }
+                                        @if let Some(detail) = &setting.detail { ": " (detail) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every cell, block by block.
+pub(super) fn section(digest: &Digest<'_>) -> Markup {
+    let mut blocks: Vec<&str> = Vec::new();
+    for cell in &digest.run.cells {
+        if !blocks.contains(&cell.block.as_str()) {
+            blocks.push(&cell.block);
+        }
+    }
+    // The main block first; side blocks as they are named.
+    blocks.sort_by_key(|block| (*block != crate::study::MAIN_BLOCK, *block));
+    html! {
+        p.lead {
+            "Means over valid replicates. Late is the worst 99th percentile of the path's lateness, in "
+            "milliseconds. Numbers under Replicates lead to a replicate's folder, those under Captures "
+            "to its packets."
+        }
+        @for block in blocks {
+            h3 { "Block " (block) }
+            div.scroll {
+                table.cells {
+                    thead {
+                        tr {
+                            th scope="col" { "Cell" }
+                            th scope="col" { "State" }
+                            th.number scope="col" { "n" }
+                            th.number scope="col" { "Pa" }
+                            th.number scope="col" { "Sec" }
+                            th.number scope="col" { "sd" }
+                            th.number scope="col" { "Late" }
+                            th scope="col" { "Replicates" }
+                            th scope="col" { "Captures" }
+                        }
+                    }
+                    tbody {
+                        @for cell in digest.run.cells.iter().filter(|cell| cell.block == block) {
+                            (row(digest, cell))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(digest: &Digest<'_>, cell: &Cell) -> Markup {
+    let describe = |metric: &str| {
+        let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
+        Summary::of(&values)
+    };
+    let packets = describe("packets");
+    let seconds = describe("elapsed_s");
+    let ways = cell
+        .replicates
+        .iter()
+        .flat_map(|r| [&r.path.up, &r.path.down]);
+    let late = ways.map(|way| way.lateness_p99_ns).max().unwrap_or(0);
+    html! {
+        tr {
+            th scope="row" { (digest.run.name(cell)) }
+            td { (state(cell)) }
+            td.number {
+                (cell.valid().count())
+                @if cell.state() != CellState::Valid { " of " (cell.replicates.len()) }
+            }
+            td.number { @if let Some(packets) = packets { (format!("{:.1}", packets.mean)) } }
+            td.number { @if let Some(seconds) = seconds { (significant(seconds.mean)) } }
+            td.number {
+                @if let Some(sd) = seconds.and_then(|s| s.sd) { (significant(sd)) }
+            }
+            td.number { (significant(late as f64 / 1e6)) }
+            td { (links(digest, cell, "")) }
+            td { (links(digest, cell, "capture.pcapng")) }
+        }
+    }
+}
+
+fn state(cell: &Cell) -> Markup {
+    match cell.state() {
+        CellState::Valid => html! { "valid" },
+        CellState::PartlyValid => html! { span.partly { "partly" } },
+        CellState::Invalid => html! { strong.invalid { "INVALID" } },
+    }
+}
+
+/// A link for each replicate whose file is there.
+fn links(digest: &Digest<'_>, cell: &Cell, file: &str) -> Markup {
+    html! {
+        @for replicate in &cell.replicates {
+            @let path = format!("{}/{file}", replicate.folder);
+            @let is_there = stays_inside(path.as_ref()) && digest.run.folder.join(&path).exists();
+            @let is_invalid = !replicate.validity.is_valid();
+            @if is_there {
+                a.invalid[is_invalid] href=(reference(&path)) { (replicate.replicate) } " "
+            } @else {
+                span.missing { (replicate.replicate) } " "
+            }
+        }
+    }
+}

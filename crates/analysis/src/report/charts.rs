@@ -1,0 +1,224 @@
+//! Bars with their intervals and the published figures, a panel a path.
+
+use maud::{Markup, html};
+
+use super::svg::{Scale, label, xy};
+use crate::digest::Digest;
+use crate::study::Figure;
+use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
+
+const LABELS: f64 = 148.0;
+const PANEL: f64 = 276.0;
+const PANEL_GAP: f64 = 16.0;
+const TOP: f64 = 26.0;
+const AXIS: f64 = 34.0;
+const BAR: f64 = 9.0;
+const BAR_GAP: f64 = 3.0;
+const ROW_GAP: f64 = 12.0;
+
+/// The charts that open the report.
+pub(super) fn headline(digest: &Digest<'_>) -> Markup {
+    let figures = |headline| {
+        digest
+            .study
+            .figures
+            .iter()
+            .filter(move |figure| figure.headline == headline)
+            .filter_map(|figure| chart(digest, figure))
+    };
+    html! {
+        @for chart in figures(true) { (chart) }
+        @for chart in figures(false) { (chart) }
+    }
+}
+
+/// One chart; `None` when none of its tables was measured.
+fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
+    let panels: Vec<(&str, Vec<&TableResult>)> = figure
+        .tables
+        .iter()
+        .filter_map(|id| {
+            let tables = digest.measured_tables(id);
+            let panel = digest.study.table(id)?.panel.as_str();
+            (!tables.is_empty()).then_some((panel, tables))
+        })
+        .collect();
+    if panels.is_empty() {
+        return None;
+    }
+    let eras = digest.eras();
+    let rows = rows(&panels);
+    let has_published = panels
+        .iter()
+        .flat_map(|(_, tables)| tables)
+        .any(|table| table.has_published());
+    let lane = BAR + BAR_GAP;
+    let row_height = lane * eras.len() as f64 + ROW_GAP;
+    let height = TOP + row_height * rows.len() as f64 + AXIS;
+    let width = LABELS + panels.len() as f64 * (PANEL + PANEL_GAP);
+    Some(html! {
+        figure.chart {
+            h3 { (figure.title) }
+            div.legend {
+                @for (index, era) in eras.iter().enumerate() {
+                    span { i class={ "swatch era" (index) } {} "era " (era) }
+                }
+                span { i.whisker {} "95 % interval" }
+                @if has_published { span { i.diamond {} "published" } }
+            }
+            div.scroll {
+                svg viewBox={ "0 0 " (xy(width)) " " (xy(height)) } role="img"
+                    aria-label={ (figure.title) ". The figures are in the tables below." } {
+                    @for (place, row) in rows.iter().enumerate() {
+                        text.row x=(xy(LABELS - 10.0)) text-anchor="end"
+                            y=(xy(TOP + row_height * (place as f64 + 0.5) - ROW_GAP / 2.0 + 4.0)) {
+                            (row)
+                        }
+                    }
+                    @for (place, (title, tables)) in panels.iter().enumerate() {
+                        (Panel {
+                            title,
+                            tables,
+                            figure,
+                            eras: &eras,
+                            rows: &rows,
+                            left: LABELS + place as f64 * (PANEL + PANEL_GAP),
+                            row_height,
+                        }.draw())
+                    }
+                }
+            }
+            figcaption { (figure.caption) }
+        }
+    })
+}
+
+/// The rows of all panels, in the order of the first that has each.
+fn rows(panels: &[(&str, Vec<&TableResult>)]) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    let all = panels.iter().flat_map(|(_, tables)| tables);
+    for row in all.flat_map(|table| &table.rows) {
+        if !rows.contains(&row.brief) {
+            rows.push(row.brief.clone());
+        }
+    }
+    rows
+}
+
+struct Panel<'a> {
+    title: &'a str,
+    tables: &'a [&'a TableResult],
+    figure: &'a Figure,
+    eras: &'a [String],
+    rows: &'a [String],
+    left: f64,
+    row_height: f64,
+}
+
+impl Panel<'_> {
+    fn draw(&self) -> Markup {
+        let scale = self.scale();
+        let bottom = TOP + self.row_height * self.rows.len() as f64;
+        html! {
+            text.panel x=(xy(self.left)) y="14" { (self.title) }
+            @for tick in scale.ticks(4) {
+                line.grid x1=(xy(scale.place(tick))) x2=(xy(scale.place(tick)))
+                    y1=(xy(TOP - 4.0)) y2=(xy(bottom)) {}
+                text.tick x=(xy(scale.place(tick))) y=(xy(bottom + 14.0)) text-anchor="middle" {
+                    (label(tick))
+                }
+            }
+            text.tick x=(xy(self.left)) y=(xy(bottom + 29.0)) { (self.figure.axis) }
+            @for (place, row) in self.rows.iter().enumerate() {
+                (self.row(row, TOP + self.row_height * place as f64, &scale))
+            }
+        }
+    }
+
+    fn row(&self, row: &str, top: f64, scale: &Scale) -> Markup {
+        let lane = BAR + BAR_GAP;
+        let published = self
+            .tables
+            .iter()
+            .find_map(|table| self.datum(table, row)?.1.published);
+        let lanes_end = top + lane * self.eras.len() as f64 - BAR_GAP;
+        html! {
+            @for (index, era) in self.eras.iter().enumerate() {
+                @let table = self.tables.iter().find(|table| table.era == *era);
+                @let found = table.and_then(|table| self.datum(table, row));
+                @let y = top + lane * index as f64;
+                @match found {
+                    Some((column, datum)) => {
+                        (self.bar(column, datum, index, y, scale))
+                    }
+                    None => {}
+                }
+            }
+            @if let Some(published) = published {
+                @let x = scale.place(published.value);
+                @let middle = (top + lanes_end) / 2.0;
+                line.published x1=(xy(x)) x2=(xy(x)) y1=(xy(top - 2.0)) y2=(xy(lanes_end + 2.0)) {}
+                path.published d={ "M" (xy(x)) " " (xy(middle - 4.5)) "l4.5 4.5l-4.5 4.5l-4.5 -4.5z" } {}
+            }
+        }
+    }
+
+    fn bar(&self, column: &Column, datum: &Datum, era: usize, y: f64, scale: &Scale) -> Markup {
+        let middle = y + BAR / 2.0;
+        let note = |text: &str| {
+            html! {
+                text.absent x=(xy(self.left + 4.0)) y=(xy(y + BAR - 1.0)) { (text) }
+            }
+        };
+        let estimate = match &datum.ours {
+            Measured::Value { estimate, .. } => estimate,
+            Measured::Invalid { .. } => return note("INVALID"),
+            Measured::Ambiguous { .. } => return note("several cells"),
+            Measured::Missing => return note("not measured"),
+        };
+        let end = scale.place(estimate.value);
+        let reach = estimate.interval.map_or(end, |i| scale.place(i.high));
+        // The figure stands clear of the whisker and of the published mark.
+        let mark = datum.published.map(|p| scale.place(p.value) + 5.0);
+        let clear = mark.filter(|mark| *mark > reach - 5.0 && *mark < reach + 44.0);
+        let text = clear.unwrap_or(reach).max(reach) + 5.0;
+        html! {
+            rect class={ "bar era" (era) } x=(xy(self.left)) y=(xy(y))
+                width=(xy((end - self.left).max(0.5))) height=(xy(BAR)) {}
+            @if let Some(interval) = estimate.interval {
+                @let (low, high) = (scale.place(interval.low), scale.place(interval.high));
+                path.whisker d={
+                    "M" (xy(low)) " " (xy(middle)) "H" (xy(high))
+                    "M" (xy(low)) " " (xy(middle - 3.0)) "v6M" (xy(high)) " " (xy(middle - 3.0)) "v6"
+                } {}
+            }
+            text.value x=(xy(text)) y=(xy(y + BAR - 0.5)) { (column.format(estimate.value)) }
+        }
+    }
+
+    fn datum<'t>(&self, table: &'t TableResult, row: &str) -> Option<(&'t Column, &'t Datum)> {
+        let group = table.group(&self.figure.group)?;
+        let column = table.column(&self.figure.column)?;
+        let row: &RowResult = table.rows.iter().find(|r| r.brief == row)?;
+        Some((&table.columns[column], &row.data[group][column]))
+    }
+
+    /// From zero, so that lengths are amounts, to the largest figure, with room for its digits.
+    fn scale(&self) -> Scale {
+        let largest = self
+            .tables
+            .iter()
+            .flat_map(|table| self.rows.iter().filter_map(|row| self.datum(table, row)))
+            .flat_map(|(_, datum)| {
+                let ours = match &datum.ours {
+                    Measured::Value { estimate, .. } => {
+                        Some(estimate.interval.map_or(estimate.value, |i| i.high))
+                    }
+                    _ => None,
+                };
+                ours.into_iter().chain(datum.published.map(|p| p.value))
+            })
+            .fold(0.0, f64::max);
+        Scale::linear(0.0, largest * 1.22, self.left, self.left + PANEL)
+    }
+}

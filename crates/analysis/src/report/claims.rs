@@ -1,0 +1,310 @@
+//! Claims with their verdicts, every interval drawn against its bounds.
+
+use maud::{Markup, html};
+
+use super::svg::{Scale, label, xy};
+use crate::claims::{Bound, ClaimResult, Kind, Part, Verdict};
+use crate::digest::Digest;
+use crate::tables::significant;
+use crate::terminal::verdict_text;
+
+const WIDTH: f64 = 260.0;
+const LANE: f64 = 9.0;
+
+/// The section.
+pub(super) fn section(digest: &Digest<'_>) -> Markup {
+    let eras = digest.eras();
+    let untested: Vec<&ClaimResult> = digest
+        .claims
+        .iter()
+        .filter(|claim| claim.not_tested.is_some())
+        .collect();
+    html! {
+        p.lead {
+            "A claim holds when the whole 95 % interval over replicates lies in the shaded bound, in every "
+            "environment; it holds weaker beyond the dashed line, where the direction is right and the "
+            "amount is not."
+        }
+        (overview(digest, &eras))
+        @for claim in digest.claims.iter().filter(|claim| claim.not_tested.is_none()) {
+            (one(claim, &eras))
+        }
+        @if !untested.is_empty() {
+            h3 { "Not tested yet" }
+            dl.facts {
+                @for claim in untested {
+                    dt { (claim.id) }
+                    dd { (claim.sentence) " " span.remark { (claim.not_tested.as_deref().unwrap_or("")) } }
+                }
+            }
+        }
+    }
+}
+
+fn overview(digest: &Digest<'_>, eras: &[String]) -> Markup {
+    html! {
+        div.scroll {
+            table.overview {
+                thead {
+                    tr {
+                        th scope="col" { "Claim" }
+                        @for (index, era) in eras.iter().enumerate() {
+                            th scope="col" { span class={ "tag era" (index) } { "era " (era) } }
+                        }
+                        th scope="col" { "Sentence" }
+                    }
+                }
+                tbody {
+                    @for claim in &digest.claims {
+                        tr {
+                            th scope="row" {
+                                @if claim.not_tested.is_some() { (claim.id) }
+                                @else { a href={ "#" (claim.id) } { (claim.id) } }
+                            }
+                            @for era in eras {
+                                td { (badge(claim, era)) }
+                            }
+                            td { (claim.sentence) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn badge(claim: &ClaimResult, era: &str) -> Markup {
+    match claim.eras.iter().find(|verdict| verdict.era == era) {
+        Some(verdict) => html! {
+            span class={ "badge " (class(verdict.verdict)) } { (verdict_text(verdict)) }
+        },
+        None => html! { span class={ "badge " (class(Verdict::NotTested)) } { "not tested" } },
+    }
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::HoldsWeaker => "weaker",
+        Verdict::Undecided => "undecided",
+        Verdict::Reversed => "reversed",
+        Verdict::NotTested => "untested",
+    }
+}
+
+fn one(claim: &ClaimResult, eras: &[String]) -> Markup {
+    let mut labels: Vec<&str> = Vec::new();
+    for part in claim.eras.iter().flat_map(|era| &era.parts) {
+        if !labels.contains(&part.label.as_str()) {
+            labels.push(&part.label);
+        }
+    }
+    html! {
+        article.claim id=(claim.id) {
+            h3 { span.id { (claim.id) } " " (claim.sentence) }
+            p.verdicts {
+                @for (index, era) in eras.iter().enumerate() {
+                    span class={ "tag era" (index) } { "era " (era) } " " (badge(claim, era)) " "
+                }
+                span.published { "paper: " (claim.published) }
+            }
+            @for verdict in claim.eras.iter().filter(|verdict| !verdict.remark.is_empty()) {
+                p.remark { "era " (verdict.era) ": " (verdict.remark) "." }
+            }
+            @for label in labels { (test(claim, label, eras)) }
+        }
+    }
+}
+
+/// One test: a row an environment, every era on the same axis.
+fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
+    let part = |era: &String, environment: &str| {
+        let verdict = claim.eras.iter().find(|verdict| verdict.era == *era)?;
+        verdict
+            .parts
+            .iter()
+            .find(|part| part.label == label && part.environment_text() == environment)
+    };
+    let all: Vec<&Part> = claim
+        .eras
+        .iter()
+        .flat_map(|era| &era.parts)
+        .filter(|part| part.label == label)
+        .collect();
+    let mut environments: Vec<String> = Vec::new();
+    for part in &all {
+        let environment = part.environment_text();
+        if !environments.contains(&environment) {
+            environments.push(environment);
+        }
+    }
+    let scale = scale(&all);
+    let height = LANE * eras.len().max(1) as f64 + 5.0;
+    html! {
+        table.test {
+            thead {
+                tr {
+                    th scope="col" {
+                        (label) " " span.bound { (all[0].holds) }
+                        @if !all[0].counts { span.remark { " (shown, does not decide)" } }
+                    }
+                    td.strip { (axis(&scale)) }
+                    @for era in eras {
+                        th.number scope="col" colspan="2" { "era " (era) }
+                    }
+                    th.number scope="col" { "n" }
+                }
+            }
+            tbody {
+                @for environment in &environments {
+                    @let parts: Vec<Option<&Part>> =
+                        eras.iter().map(|era| part(era, environment)).collect();
+                    tr {
+                        th scope="row" { (environment) }
+                        td.strip { (strip(&parts, &scale, height)) }
+                        @for part in &parts { (figures(*part)) }
+                        td.number { (replicates(&parts)) }
+                    }
+                    (remarks(&parts, eras))
+                }
+            }
+        }
+    }
+}
+
+fn figures(part: Option<&Part>) -> Markup {
+    let Some(part) = part else {
+        return html! { td.number {} td {} };
+    };
+    html! {
+        td.number {
+            @match part.value {
+                Some(value) => (significant(value)),
+                None => span.missing { "–" },
+            }
+            @if let Some(interval) = part.interval {
+                " " span.interval {
+                    "[" (significant(interval.low)) ", " (significant(interval.high)) "]"
+                }
+            }
+        }
+        td {
+            span class={ "mark " (class(part.verdict)) } { (part.verdict) }
+            @if let Some(leaning) = part.leaning { span.remark { " (" (leaning) "?)" } }
+        }
+    }
+}
+
+fn replicates(parts: &[Option<&Part>]) -> String {
+    let n = parts.iter().flatten().map(|part| part.n).filter(|n| *n > 0);
+    match (n.clone().min(), n.max()) {
+        (Some(fewest), Some(most)) if fewest < most => format!("{fewest}–{most}"),
+        (Some(n), _) => n.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn remarks(parts: &[Option<&Part>], eras: &[String]) -> Markup {
+    html! {
+        @for (part, era) in parts.iter().zip(eras) {
+            @if let Some(part) = part.filter(|part| !part.remark.is_empty() && part.n != 1) {
+                tr.remark { td colspan="7" { "era " (era) ": " (part.remark) } }
+            }
+        }
+    }
+}
+
+fn strip(parts: &[Option<&Part>], scale: &Scale, height: f64) -> Markup {
+    let Some(first) = parts.iter().flatten().next() else {
+        return html! {};
+    };
+    let (low, high) = (end(scale, first.holds.low), end(scale, first.holds.high));
+    html! {
+        svg.strip viewBox={ "0 0 " (WIDTH) " " (height) } aria-hidden="true" {
+            rect.band x=(xy(low)) width=(xy((high - low).max(1.5))) y="0" height=(xy(height)) {}
+            @if let Some(weaker) = &first.weaker {
+                @for edge in edges(weaker) {
+                    line.weaker x1=(xy(scale.place(edge))) x2=(xy(scale.place(edge)))
+                        y1="0" y2=(xy(height)) {}
+                }
+            }
+            @for (index, part) in parts.iter().enumerate() {
+                @if let Some((part, value)) = part.and_then(|part| Some((part, part.value?))) {
+                    @let y = 2.5 + LANE * (index as f64 + 0.5);
+                    @if let Some(interval) = part.interval {
+                        line class={ "reach era" (index) } y1=(xy(y)) y2=(xy(y))
+                            x1=(xy(scale.place(interval.low))) x2=(xy(scale.place(interval.high))) {}
+                    }
+                    circle class={ "dot era" (index) } cx=(xy(scale.place(value))) cy=(xy(y)) r="3" {}
+                }
+            }
+        }
+    }
+}
+
+fn axis(scale: &Scale) -> Markup {
+    html! {
+        svg.strip.axis viewBox={ "0 0 " (WIDTH) " 14" } aria-hidden="true" {
+            @for tick in scale.ticks(4) {
+                text.tick x=(xy(scale.place(tick))) y="10" text-anchor="middle" { (label(tick)) }
+            }
+        }
+    }
+}
+
+fn edges(bound: &Bound) -> impl Iterator<Item = f64> {
+    [bound.low, bound.high]
+        .into_iter()
+        .filter(|v| v.is_finite())
+}
+
+fn end(scale: &Scale, value: f64) -> f64 {
+    match value {
+        f64::INFINITY => WIDTH,
+        f64::NEG_INFINITY => 0.0,
+        value => scale.place(value),
+    }
+}
+
+/// From the least to the greatest of what a test's rows show, by ratio where ratios are compared.
+fn scale(parts: &[&Part]) -> Scale {
+    let mut values: Vec<f64> = Vec::new();
+    for part in parts {
+        values.extend(edges(&part.holds));
+        values.extend(part.weaker.iter().flat_map(edges));
+        values.extend(part.value);
+        values.extend(part.interval.iter().flat_map(|i| [i.low, i.high]));
+    }
+    values.retain(|value| value.is_finite());
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if parts.iter().all(|part| part.kind == Kind::Ratio) && low > 0.0 {
+        let room = (high / low).max(1.1).powf(0.08);
+        return Scale::logarithmic(low / room, high * room, 10.0, WIDTH - 10.0);
+    }
+    let room = ((high - low) * 0.08).max(1e-3);
+    Scale::linear(low - room, high + room, 10.0, WIDTH - 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::STYLE;
+
+    #[test]
+    fn every_verdict_has_a_class_of_its_own() {
+        let all = [
+            Verdict::Holds,
+            Verdict::HoldsWeaker,
+            Verdict::Undecided,
+            Verdict::Reversed,
+            Verdict::NotTested,
+        ];
+        for (index, verdict) in all.into_iter().enumerate() {
+            for other in &all[..index] {
+                assert_ne!(class(verdict), class(*other));
+            }
+            assert!(STYLE.contains(&format!(".badge.{}", class(verdict))));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What opens and closes the report: the title, the run in a few figures, what was run, what the words
+//! mean.
+
+use maud::{Markup, html};
+
+use crate::civil;
+use crate::claims::Verdict;
+use crate::digest::Digest;
+use crate::run::Mode;
+
+/// The title, and the run in a few figures.
+pub(super) fn header(digest: &Digest<'_>) -> Markup {
+    let info = &digest.run.info;
+    let about = &digest.study.about;
+    let mode = match info.mode {
+        Mode::Quick => "Quick run",
+        Mode::Full => "Full run",
+    };
+    html! {
+        header {
+            p.kicker { "Fathometer · " (info.study) }
+            h1 { (info.title) }
+            p.paper { cite { (about.title) } ". " (about.citation) }
+            p.lead { (about.summary) }
+            p.meta {
+                (mode) " of " time { (civil::utc(info.started)) } ", "
+                @match info.finished {
+                    Some(end) => { (civil::duration(end - info.started)) },
+                    None => strong.invalid { "not finished" },
+                }
+                ", seed " (info.seed) ", version " (info.version)
+            }
+            (tiles(digest))
+        }
+    }
+}
+
+fn tiles(digest: &Digest<'_>) -> Markup {
+    let summary = &digest.validity;
+    let measured: usize = digest.closeness.iter().map(|bar| bar.measured()).sum();
+    let within: usize = digest.closeness.iter().map(|bar| bar.within()).sum();
+    html! {
+        div.tiles {
+            a.tile href="#validity" {
+                b { (summary.replicates_valid()) " of " (summary.replicates) }
+                span { "replicates valid" }
+                @if let (Some(planned), false) = (summary.replicates_planned, summary.is_complete()) {
+                    small { (planned) " were planned" }
+                } @else {
+                    small { (summary.cells) " cells, " (summary.cells_invalid) " INVALID" }
+                }
+            }
+            @if measured > 0 {
+                a.tile href="#close" {
+                    b { (within) " of " (measured) }
+                    span { "figures within their bar" }
+                    small { "against the published, era 1997" }
+                }
+            }
+            @for (index, era) in digest.eras().iter().enumerate() {
+                @let verdicts = verdicts(digest, era);
+                @let tested = verdicts.iter().filter(|v| **v != Verdict::NotTested).count();
+                @let count = |wanted: Verdict| verdicts.iter().filter(|v| **v == wanted).count();
+                a.tile href="#claims" {
+                    b { (count(Verdict::Holds)) " of " (tested) }
+                    span { "claims hold, " span class={ "tag era" (index) } { "era " (era) } }
+                    small {
+                        (count(Verdict::HoldsWeaker)) " weaker, "
+                        (count(Verdict::Undecided)) " undecided, "
+                        (count(Verdict::Reversed)) " reversed"
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn verdicts(digest: &Digest<'_>, era: &str) -> Vec<Verdict> {
+    let all = digest.claims.iter().flat_map(|claim| &claim.eras);
+    all.filter(|verdict| verdict.era == era)
+        .map(|v| v.verdict)
+        .collect()
+}
+
+/// The command, the machine, the servers, the paths.
+pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
+    let info = &digest.run.info;
+    html! {
+        dl.facts {
+            dt { "Command" }
+            dd { code { (info.command.join(" ")) } }
+            dt { "Version" }
+            dd { (info.version) }
+            dt { "Started" }
+            dd { (civil::utc(info.started)) }
+            dt { "Ended" }
+            dd {
+                @match info.finished {
+                    Some(end) => { (civil::utc(end)) }
+                    None => "it did not, or not before this report was made",
+                }
+            }
+            dt { "Seed" }
+            dd { (info.seed) }
+            @for (name, value) in &info.machine {
+                dt { (name) }
+                dd { (value) }
+            }
+        }
+        @if !info.servers.is_empty() {
+            h3 { "Servers" }
+            dl.facts {
+                @for server in &info.servers {
+                    dt { (server.name) }
+                    dd { (server.version) @if !server.description.is_empty() { ". " (server.description) } }
+                }
+            }
+        }
+        @if !info.paths.is_empty() {
+            h3 { "Paths" }
+            div.profiles {
+                @for path in &info.paths {
+                    div { h4 { (path.name) } pre { (path.profile.trim()) } }
+                }
+            }
+        }
+        @if !(info.notes.is_empty() && digest.run.warnings.is_empty()) {
+            h3 { "Notes" }
+            ul {
+                @for note in info.notes.iter().chain(&digest.run.warnings) { li { (note) } }
+            }
+        }
+    }
+}
+
+/// What the words mean.
+pub(super) fn definitions(digest: &Digest<'_>) -> Markup {
+    html! {
+        dl.definitions {
+            @for definition in &digest.study.definitions {
+                dt { (definition.term) }
+                dd { (definition.text) }
+            }
+        }
+        p {
+            "Intervals: level " (digest.bootstrap.level) ", " (digest.bootstrap.resamples)
+            " resamples, seeded from the run's seed, so that the same records give the same intervals."
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The report: one HTML file that opens anywhere, offline and without JavaScript, in the light and in
+//! the dark, and prints.
+//!
+//! Everything it needs is inside it, and its own content security policy forbids anything else. Only
+//! links to the run's files, which lie beside it, lead out of it.
+
+mod cells;
+mod charts;
+mod claims;
+mod closeness;
+mod embed;
+mod header;
+mod svg;
+mod tables;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::Error;
+use crate::digest::Digest;
+use crate::study::StudyData;
+use crate::summary;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Writes `report.html` and `summary.json` into a run's folder, and says where the report is.
+///
+/// # Errors
+/// When the run cannot be read, or a file not be written.
+pub fn write_report(run_folder: &Path, study: &StudyData) -> Result<PathBuf, Error> {
+    let digest = Digest::of(run_folder, study)?;
+    write_digest(&digest)
+}
+
+/// The same for a digest that is already at hand.
+///
+/// # Errors
+/// When a plot cannot be read, or a file not be written.
+pub fn write_digest(digest: &Digest<'_>) -> Result<PathBuf, Error> {
+    let summary = format!("{:#}\n", summary::json(digest));
+    write(&digest.run.folder.join("summary.json"), &summary)?;
+    let path = digest.run.folder.join("report.html");
+    write(&path, &page(digest)?.into_string())?;
+    Ok(path)
+}
+
+/// The whole page.
+///
+/// # Errors
+/// When a plot cannot be read.
+pub fn page(digest: &Digest<'_>) -> Result<Markup, Error> {
+    let sections = sections(digest)?;
+    Ok(html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                title { (digest.run.info.study) ": " (digest.run.info.title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (header::header(digest))
+                nav aria-label="Contents" {
+                    ol {
+                        @for section in &sections {
+                            li { a href={ "#" (section.id) } { (section.title) } }
+                        }
+                    }
+                }
+                main {
+                    @for section in &sections {
+                        section id=(section.id) {
+                            h2 { (section.title) }
+                            (section.body)
+                        }
+                    }
+                }
+                footer {
+                    "Made by fathometer " (digest.run.info.version)
+                    " from the records of this folder alone; " code { "summary.json" }
+                    " has the same figures for programs."
+                }
+            }
+        }
+    })
+}
+
+struct Section {
+    id: &'static str,
+    title: &'static str,
+    body: Markup,
+}
+
+fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
+    let section = |id, title, body| Section { id, title, body };
+    let mut sections = vec![
+        section("run", "What was run", header::what_was_run(digest)),
+        section("figures", "At a glance", charts::headline(digest)),
+        section("tables", "Tables", tables::of_the_paper(digest)),
+        section("close", "How close", closeness::section(digest)),
+        section("claims", "Claims", claims::section(digest)),
+        section("more", "Beyond the paper's tables", tables::of_ours(digest)),
+    ];
+    if !digest.run.plots.is_empty() {
+        let body = embed::plots(&digest.run)?;
+        sections.push(section("traces", "Packet by packet", body));
+    }
+    sections.extend([
+        section("validity", "Validity", cells::validity(digest)),
+        section(
+            "eras",
+            "What the kernel was made to do",
+            cells::eras(digest),
+        ),
+        section("definitions", "Definitions", header::definitions(digest)),
+        section("cells", "Every cell", cells::section(digest)),
+    ]);
+    Ok(sections)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(|source| Error::Write {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,146 @@
+//! What charts share: axes that read well.
+
+/// Maps values to places on a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Scale {
+    low: f64,
+    high: f64,
+    start: f64,
+    end: f64,
+    logarithmic: bool,
+}
+
+impl Scale {
+    /// Values from `low` to `high` evenly over the places from `start` to `end`.
+    pub(super) fn linear(low: f64, high: f64, start: f64, end: f64) -> Scale {
+        let high = if high > low { high } else { low + 1.0 };
+        Scale {
+            low,
+            high,
+            start,
+            end,
+            logarithmic: false,
+        }
+    }
+
+    /// The same with equal ratios equally far apart. Both values are above zero.
+    pub(super) fn logarithmic(low: f64, high: f64, start: f64, end: f64) -> Scale {
+        Scale {
+            logarithmic: true,
+            ..Scale::linear(low, high, start, end)
+        }
+    }
+
+    /// The place of a value; values beyond the ends stand at the ends.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low, self.high);
+        let share = if self.logarithmic {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        self.start + share * (self.end - self.start)
+    }
+
+    /// Whether a value lies beyond an end.
+    pub(super) fn is_beyond(&self, value: f64) -> bool {
+        value < self.low || value > self.high
+    }
+
+    /// Round values between the ends: about `count` of them.
+    pub(super) fn ticks(&self, count: usize) -> Vec<f64> {
+        if self.logarithmic {
+            return self.logarithmic_ticks(count);
+        }
+        let rough = (self.high - self.low) / count as f64;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|digit| digit * power)
+            .find(|step| *step >= rough * 0.999)
+            .unwrap_or(10.0 * power);
+        let first = (self.low / step - 1e-9).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last).map(|n| n as f64 * step).collect()
+    }
+
+    fn logarithmic_ticks(&self, count: usize) -> Vec<f64> {
+        const SETS: [&[f64]; 4] = [
+            &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+            &[1.0, 2.0, 3.0, 5.0],
+            &[1.0, 3.0],
+            &[1.0],
+        ];
+        let mut ticks = Vec::new();
+        for set in SETS {
+            let powers = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+            ticks = powers
+                .flat_map(|power| set.iter().map(move |digit| digit * 10f64.powi(power)))
+                .filter(|value| !self.is_beyond(*value))
+                .collect();
+            if ticks.len() <= count + 1 {
+                break;
+            }
+        }
+        if ticks.len() < 2 {
+            return Scale {
+                logarithmic: false,
+                ..*self
+            }
+            .ticks(count);
+        }
+        ticks
+    }
+}
+
+/// A tick's label: as few digits as tell it from its neighbours.
+pub(super) fn label(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    match text {
+        "" | "-0" => "0".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+/// A coordinate: tenths are finer than any screen.
+pub(super) fn xy(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_within() {
+        let labels =
+            |scale: Scale| -> Vec<String> { scale.ticks(4).into_iter().map(label).collect() };
+        assert_eq!(
+            labels(Scale::linear(0.0, 7.3, 0.0, 1.0)),
+            ["0", "2", "4", "6"]
+        );
+        assert_eq!(
+            labels(Scale::linear(-0.05, 0.05, 0.0, 1.0)),
+            ["-0.04", "-0.02", "0", "0.02", "0.04"]
+        );
+        assert_eq!(
+            labels(Scale::logarithmic(0.9, 11.0, 0.0, 1.0)),
+            ["1", "2", "3", "5", "10"]
+        );
+        assert_eq!(
+            labels(Scale::logarithmic(0.97, 1.06, 0.0, 1.0)),
+            ["1", "1.05"]
+        );
+    }
+
+    #[test]
+    fn places_stay_on_the_line() {
+        let scale = Scale::logarithmic(1.0, 100.0, 10.0, 30.0);
+        assert_eq!(scale.place(10.0), 20.0);
+        assert_eq!(scale.place(1e9), 30.0);
+        assert!(scale.is_beyond(0.5));
+        // A scale without extent still has places.
+        assert_eq!(Scale::linear(2.0, 2.0, 0.0, 1.0).place(2.0), 0.0);
+    }
+}

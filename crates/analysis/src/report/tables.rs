@@ -1,0 +1,186 @@
+//! Tables as HTML: ours with the interval, other servers, the paper's with the ratio.
+
+use maud::{Markup, html};
+
+use crate::digest::Digest;
+use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
+
+/// The paper's tables, and a word on those that are not there.
+pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
+    html! {
+        p.lead {
+            "Pa is packets in both directions, Bytes is TCP payload, Sec is seconds, %ov the share of "
+            "40-octet TCP/IP headers. Behind ours stands the longer half of the 95 % interval; behind the "
+            "paper's, ours over the paper's. Packet counts of the paper marked " span.derived { "~" }
+            " are derived from its bytes and overhead. Rows in italics are not in the paper."
+        }
+        (tables(digest, true))
+        @let missing = missing(digest);
+        @if !missing.is_empty() {
+            h3 { "Tables of the paper that are not here" }
+            ul {
+                @for (id, reason) in missing {
+                    li { strong { (id) } ": " (reason) }
+                }
+            }
+        }
+    }
+}
+
+/// The study's own tables.
+pub(super) fn of_ours(digest: &Digest<'_>) -> Markup {
+    tables(digest, false)
+}
+
+fn missing<'a>(digest: &'a Digest<'_>) -> Vec<(&'a str, &'a str)> {
+    let mut missing = digest.unmeasured_tables();
+    missing.retain(|(id, _)| digest.study.table(id).is_some_and(|t| t.of_the_paper));
+    missing
+}
+
+fn tables(digest: &Digest<'_>, of_the_paper: bool) -> Markup {
+    html! {
+        @for table in &digest.study.tables {
+            @if table.of_the_paper == of_the_paper {
+                @for (index, result) in digest.measured_tables(&table.id).into_iter().enumerate() {
+                    (one(result, index, era_place(digest, &result.era)))
+                }
+            }
+        }
+    }
+}
+
+fn era_place(digest: &Digest<'_>, era: &str) -> usize {
+    let eras = digest.eras();
+    eras.iter().position(|known| known == era).unwrap_or(0)
+}
+
+fn one(table: &TableResult, index: usize, era: usize) -> Markup {
+    let id = format!("{}-{}", table.id, table.era);
+    html! {
+        div.table id=(id) {
+            table.figures {
+                caption {
+                    @if index == 0 { span.id { (table.id) } " " (table.title) }
+                    span class={ "tag era" (era) } { "era " (table.era) }
+                    @if let Some((fewest, most)) = table.replicates {
+                        span.n {
+                            "n = " (fewest)
+                            @if most > fewest { " to " (most) }
+                        }
+                    }
+                }
+                thead {
+                    tr {
+                        td colspan="2" {}
+                        @for (_, label) in &table.groups {
+                            th.group scope="colgroup" colspan=(2 * table.columns.len()) { (label) }
+                        }
+                    }
+                    tr {
+                        td colspan="2" {}
+                        @for _ in &table.groups {
+                            @for (place, column) in table.columns.iter().enumerate() {
+                                th.first[place == 0] scope="col" colspan="2" { (column.label) }
+                            }
+                        }
+                    }
+                }
+                @for row in &table.rows { (body(table, row)) }
+            }
+            @for (index, note) in table.footnotes.iter().enumerate() {
+                p.footnote { sup { (index + 1) } " " (note) }
+            }
+            @if !table.note.is_empty() && index == 0 { p.footnote { (table.note) } }
+        }
+    }
+}
+
+fn body(table: &TableResult, row: &RowResult) -> Markup {
+    let also: Vec<(usize, &String)> = table
+        .also
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| {
+            let mut data = row.data.iter().flatten();
+            data.any(|datum| datum.also[*place] != Measured::Missing)
+        })
+        .collect();
+    let has_published = row.data.iter().flatten().any(|d| d.published.is_some());
+    let lines = 1 + also.len() + usize::from(has_published);
+    let is_extra = table.has_published() && !row.in_the_paper;
+    let needs_kind = !table.also.is_empty() || table.has_published();
+    html! {
+        tbody.extra[is_extra] {
+            tr.ours {
+                th.label scope="row" rowspan=(lines) { (row.label) }
+                td.kind { @if needs_kind { "ours" } }
+                (cells(table, row, &|column, datum| ours(column, &datum.ours)))
+            }
+            @for (place, label) in also {
+                tr.also {
+                    td.kind { (label) }
+                    (cells(table, row, &|column, datum| ours(column, &datum.also[place])))
+                }
+            }
+            @if has_published {
+                tr.paper {
+                    td.kind { "paper" }
+                    (cells(table, row, &published))
+                }
+            }
+        }
+    }
+}
+
+fn cells(
+    table: &TableResult,
+    row: &RowResult,
+    show: &dyn Fn(&Column, &Datum) -> (Markup, Markup),
+) -> Markup {
+    html! {
+        @for group in &row.data {
+            @for (place, (column, datum)) in table.columns.iter().zip(group).enumerate() {
+                @let (value, aside) = show(column, datum);
+                td.value.first[place == 0] { (value) }
+                td.aside { (aside) }
+            }
+        }
+    }
+}
+
+fn ours(column: &Column, measured: &Measured) -> (Markup, Markup) {
+    match measured {
+        Measured::Value { estimate, footnote } => (
+            html! { (column.format(estimate.value)) },
+            html! {
+                @if let Some(half) = estimate.half_length() { "±" (column.format(half)) }
+                @if let Some(footnote) = footnote { sup { (footnote) } }
+            },
+        ),
+        Measured::Invalid { footnote } => (
+            html! { strong.invalid { "INVALID" } },
+            html! { sup { (footnote) } },
+        ),
+        Measured::Ambiguous { footnote } => (html! { "?" }, html! { sup { (footnote) } }),
+        Measured::Missing => (
+            html! { span.missing title="not measured" { "–" } },
+            html! {},
+        ),
+    }
+}
+
+fn published(column: &Column, datum: &Datum) -> (Markup, Markup) {
+    let Some(published) = datum.published else {
+        return (html! {}, html! {});
+    };
+    (
+        html! {
+            @if published.derived { span.derived { "~" } }
+            (column.format(published.value))
+        },
+        html! {
+            @if let Some(ratio) = datum.ratio() { "×" (format!("{ratio:.2}")) }
+        },
+    )
+}
