@@ -1,0 +1,294 @@
+//! `fathometer path`: any program behind an emulated path.
+//!
+//! The program runs inside the client's host, from where it reaches the server's host and nothing
+//! else. There, the kernel answers (to a ping, say), or the program given with `--server`.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use clap::Args;
+use fathometer_model::{DirectionCertificate, PathCertificate, Seed, Validity};
+use fathometer_path::Profile;
+use fathometer_sys::{HostProcess, Interrupt, Session, priority, privilege};
+use serde::Serialize;
+
+use super::Failure;
+use crate::data;
+use crate::era::Era;
+use crate::lab::{Host, Lab, Side};
+use crate::wire::WireOptions;
+
+/// How long a server may take to listen before the command is started all the same.
+const READY: Duration = Duration::from_secs(5);
+
+/// How long an interrupted command may take to end by itself.
+const GRACE: Duration = Duration::from_secs(1);
+
+const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
+
+/// What the command line says.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The command finds the server's addresses in FATHOMETER_SERVER (IPv4) and FATHOMETER_SERVER6, the \
+client's in FATHOMETER_CLIENT and FATHOMETER_CLIENT6. It reaches no other address.
+
+  fathometer path wan -- ping -c 3 10.77.0.2
+  fathometer path dsl --server 'python3 -m http.server 80' -- curl -o /dev/null http://10.77.0.2/
+
+The exit code is the command's; 3 when the command succeeded and the path was not exact enough.")]
+pub struct PathArguments {
+    /// A path profile: a name (see `fathometer list`) or a TOML file
+    profile: String,
+    /// The TCP of both hosts: the name of an era, or a TOML file
+    #[arg(long, default_value = "today")]
+    era: String,
+    /// Where losses, jitter and all other chance come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run this shell command in the server's host, until the other command ends
+    #[arg(long, value_name = "COMMAND")]
+    server: Option<OsString>,
+    /// Write all packets at both ends to this pcapng file
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// Print what the path did as JSON (on stderr: stdout is the command's)
+    #[arg(long)]
+    json: bool,
+    /// The program to run, with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// What happened, for programs.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    profile: &'a Profile,
+    era: &'a str,
+    seed: u64,
+    /// TCP settings of the era that this kernel does not take.
+    impossible_settings: Vec<String>,
+    /// Whether deliveries came before all other threads of the machine.
+    punctual_threads: bool,
+    exit_code: u8,
+    path: &'a PathCertificate,
+    validity: &'a Validity,
+}
+
+/// Runs the command behind the path and passes its exit code on.
+pub fn run(arguments: PathArguments) -> Result<ExitCode, Failure> {
+    let text = data::load("paths", "path profile", &arguments.profile)?;
+    let profile = Profile::from_toml(&text, &arguments.profile)?;
+    let era = Era::load(&arguments.era)?;
+    // Before any thread is started: the kernel moves no program with threads.
+    privilege::acquire()?;
+    let interrupt = Interrupt::install()?;
+    let punctual_threads = std::thread::spawn(|| priority::put_first().is_ok())
+        .join()
+        .unwrap_or(false);
+
+    let mut options = WireOptions::new(Seed(arguments.seed));
+    options.capture = arguments.capture.clone();
+    options.comment = format!("era {}", era.name);
+    let lab = Lab::start(&profile, &options, |side| era.settings(side, None))?;
+    let impossible_settings = impossible_settings(&lab);
+
+    let server = match &arguments.server {
+        None => None,
+        Some(line) => {
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(line);
+            let server = start(&lab.server, shell, Session::Own)?;
+            await_listener(&lab.server, &server)?;
+            Some(server)
+        }
+    };
+    let [program, rest @ ..] = &arguments.command[..] else {
+        unreachable!("clap asks for at least one word");
+    };
+    let mut command = Command::new(program);
+    command.args(rest);
+    let command = start(&lab.client, command, Session::Shared)?;
+    let status = await_end(&command, interrupt)?;
+
+    // The last packets of connections that were just closed belong to what is told.
+    lab.settle(
+        Duration::from_millis(20),
+        2 * profile.round_trip() + Duration::from_millis(500),
+    );
+    if let Some(server) = server {
+        server.stop(SIGTERM, GRACE)?;
+    }
+    let (certificate, validity) = lab.stop();
+
+    let exit_code = code(status);
+    let report = Report {
+        profile: &profile,
+        era: &era.name,
+        seed: arguments.seed,
+        impossible_settings,
+        punctual_threads,
+        exit_code,
+        path: &certificate,
+        validity: &validity,
+    };
+    if arguments.json {
+        eprintln!("{}", serde_json::to_string(&report)?);
+    } else {
+        eprint!("{report}");
+    }
+    Ok(match exit_code {
+        0 if !validity.is_valid() => ExitCode::from(3),
+        code => ExitCode::from(code),
+    })
+}
+
+fn impossible_settings(lab: &Lab) -> Vec<String> {
+    let mut settings: Vec<String> = Vec::new();
+    for host in [&lab.client, &lab.server] {
+        for setting in host.applied.impossible() {
+            let text = setting.to_string();
+            if !settings.contains(&text) {
+                settings.push(text);
+            }
+        }
+    }
+    settings
+}
+
+fn start(host: &Host, mut command: Command, session: Session) -> Result<HostProcess, Failure> {
+    command
+        .env("FATHOMETER_SERVER", Side::Server.ipv4().to_string())
+        .env("FATHOMETER_SERVER6", Side::Server.ipv6().to_string())
+        .env("FATHOMETER_CLIENT", Side::Client.ipv4().to_string())
+        .env("FATHOMETER_CLIENT6", Side::Client.ipv6().to_string());
+    Ok(host.namespace.command(command, session)?)
+}
+
+/// Waits until something listens in the server's host, TCP or UDP, whatever its port.
+fn await_listener(host: &Host, server: &HostProcess) -> Result<(), Failure> {
+    let clock = fathometer_sys::Clock::start();
+    while clock.now().since(fathometer_model::Instant::ZERO) < READY {
+        if host.namespace.run(has_listener)? {
+            return Ok(());
+        }
+        if let Some(exit) = server.wait_for(Duration::from_millis(20)) {
+            return Err(
+                format!("the server ended before the command began: {}", exit.status).into(),
+            );
+        }
+    }
+    eprintln!("fathometer: the server does not listen after {READY:?}; starting the command");
+    Ok(())
+}
+
+/// Whether this thread's namespace has a TCP socket in LISTEN or an unconnected UDP socket.
+fn has_listener() -> bool {
+    // The fourth column is the state: 0A is LISTEN, and 07 is how UDP says "not connected".
+    [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")]
+        .iter()
+        .any(|(table, state)| {
+            let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+            let sockets = sockets.unwrap_or_default();
+            sockets
+                .lines()
+                .skip(1)
+                .any(|socket| socket.split_whitespace().nth(3) == Some(*state))
+        })
+}
+
+/// Waits for the command. Ctrl-C reaches it by itself; a signal to this program alone is passed on
+/// when the command has not ended soon after.
+fn await_end(command: &HostProcess, interrupt: Interrupt) -> Result<ExitStatus, Failure> {
+    loop {
+        if let Some(exit) = command.wait_for(Duration::from_millis(50)) {
+            return Ok(exit.status);
+        }
+        if interrupt.is_raised() {
+            if let Some(exit) = command.wait_for(GRACE) {
+                return Ok(exit.status);
+            }
+            return Ok(command.stop(SIGTERM, GRACE)?.status);
+        }
+    }
+}
+
+/// The code that a shell would give: 128 and the signal's number for one that was killed.
+fn code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    // The kernel keeps eight bits of an exit code.
+    code as u8
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "path {}", self.profile)?;
+        writeln!(f, "     source: {}", self.profile.source)?;
+        writeln!(f, "     era {}, seed {}", self.era, self.seed)?;
+        for setting in &self.impossible_settings {
+            writeln!(f, "     not as in the era: {setting}")?;
+        }
+        if !self.punctual_threads {
+            writeln!(
+                f,
+                "     without the right to SCHED_FIFO: deliveries wait for processors"
+            )?;
+        }
+        direction(f, "up  ", &self.path.up)?;
+        direction(f, "down", &self.path.down)?;
+        if self.validity.is_valid() {
+            return writeln!(f, "     valid");
+        }
+        for reason in &self.validity.reasons {
+            writeln!(f, "     INVALID: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+fn direction(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    certificate: &DirectionCertificate,
+) -> fmt::Result {
+    write!(
+        f,
+        "{name} {} packets ({}) in, {} ({}) out",
+        certificate.packets_in,
+        certificate.bytes_in,
+        certificate.packets_out,
+        certificate.bytes_out,
+    )?;
+    if certificate.packets_out > 0 {
+        write!(
+            f,
+            "; late p50 {}, p99 {}, max {}",
+            Micros(certificate.lateness_p50_ns),
+            Micros(certificate.lateness_p99_ns),
+            Micros(certificate.lateness_max_ns),
+        )?;
+    }
+    for (reason, count) in &certificate.drops {
+        write!(f, "; {count} dropped: {reason}")?;
+    }
+    writeln!(f, "; {} lost unasked", certificate.unasked_drops)
+}
+
+/// Nanoseconds, shown in microseconds or, when they are many, in milliseconds.
+struct Micros(u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0 as f64 / 1e3;
+        if micros < 1000.0 {
+            write!(f, "{micros:.1} µs")
+        } else {
+            write!(f, "{:.2} ms", micros / 1e3)
+        }
+    }
+}
