@@ -1,8 +1,15 @@
 //! The binary's insides: the command line, the study runner, the loops that host the machines on
 //! kernel sockets, servers under test, progress. It never prints a number that it did not measure.
 
+pub mod client;
+pub mod command;
 pub mod data;
+pub mod era;
+pub mod lab;
+pub mod origin;
 pub mod progress;
 pub mod run_folder;
+pub mod server;
 pub mod site_folder;
 pub mod study;
+pub mod wire;

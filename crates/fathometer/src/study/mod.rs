@@ -1,4 +1,7 @@
-//! Studies: what is varied, in which order it is run, and running it.
+//! Studies: what is varied ([`spec`]), in which order it is run ([`schedule`]), one repetition
+//! ([`replicate`]) and all of them ([`run`]).
 
+pub mod replicate;
+pub mod run;
 pub mod schedule;
 pub mod spec;

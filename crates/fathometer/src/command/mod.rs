@@ -1,0 +1,64 @@
+//! The command line. One module a command; each has its arguments and a `run`.
+//!
+//! Data go to stdout, progress and warnings to stderr. Exit codes: 0 done, 1 failed, 2 usage,
+//! 3 measured but invalid, 4 a promise asked for was not met.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub mod doctor;
+pub mod fetch;
+pub mod list;
+pub mod path;
+pub mod report;
+pub mod serve;
+pub mod site;
+pub mod study;
+
+/// What any command may fail with: a message that says what to do.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// An HTTP performance laboratory: how fast, what did it cost, and why.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 measured but invalid, \
+                        4 a promise asked for was not met.")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Re-run a paper, or a study of your own, with the published figures beside yours
+    Study(study::StudyArguments),
+    /// Run any command behind an emulated path
+    Path(path::PathArguments),
+    /// Retrieve a page from any HTTP server with a connection policy
+    Fetch(fetch::FetchArguments),
+    /// Serve a folder or a synthesised site
+    Serve(serve::ServeArguments),
+    /// Write a workload's site to a folder
+    Site(site::SiteArguments),
+    /// Show a run again: tables, claims, and report.html
+    Report(report::ReportArguments),
+    /// List studies, paths, eras and servers under test
+    List(list::ListArguments),
+    /// Tell what this machine can and cannot do
+    Doctor(doctor::DoctorArguments),
+}
+
+/// Runs the command that was asked for.
+pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    match arguments.command {
+        Command::Study(arguments) => study::run(arguments),
+        Command::Path(arguments) => path::run(arguments),
+        Command::Fetch(arguments) => fetch::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Site(arguments) => site::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
+        Command::List(arguments) => list::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
+    }
+}

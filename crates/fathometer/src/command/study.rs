@@ -1,0 +1,191 @@
+//! `fathometer study`: a paper run again, or a study of one's own.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use fathometer_analysis::run::Mode;
+use fathometer_model::{Instant, Seed};
+use fathometer_sys::{Clock, Interrupt, privilege};
+
+use super::{Failure, report};
+use crate::data;
+use crate::study::run::{self, Request};
+use crate::study::spec::Study;
+
+/// Arguments of `study`.
+#[derive(Debug, Args)]
+pub struct StudyArguments {
+    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file
+    study: String,
+    /// Every cell once or twice, in about two minutes [default]
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// The repetitions of the paper
+    #[arg(long)]
+    full: bool,
+    /// The TCP to run under: 1997, today or both
+    #[arg(long, value_name = "ERA", default_value = "both")]
+    era: String,
+    /// Run only cells with this level; may be given several times, as in --only path=wan
+    #[arg(long, value_name = "FACTOR=LEVEL", value_parser = level)]
+    only: Vec<(String, String)>,
+    /// The seed of everything random
+    #[arg(long, default_value_t = 1997)]
+    seed: u64,
+    /// The run's folder, which must not exist yet [default: runs/<time>-<study>-<mode>]
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+    /// Exit with 4 when a claim that was tested is reversed, or a figure misses its bar
+    #[arg(long)]
+    strict: bool,
+}
+
+fn level(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(factor, level)| (factor.to_owned(), level.to_owned()))
+        .ok_or_else(|| "write FACTOR=LEVEL, as in path=wan".to_owned())
+}
+
+/// Runs the study and prints what came of it.
+pub fn run(arguments: StudyArguments) -> Result<ExitCode, Failure> {
+    // Before anything else: the kernel moves no program with threads into a namespace.
+    privilege::acquire()?;
+    let interrupt = Interrupt::install()?;
+    fathometer_sys::machine::raise_open_files();
+    let study = Study::parse(&study_text(&arguments.study)?)?;
+    let mode = if arguments.full { Mode::Full } else { Mode::Quick };
+    let mut only = arguments.only.clone();
+    match arguments.era.as_str() {
+        "both" => {}
+        era => only.push(("era".to_owned(), era.to_owned())),
+    }
+    let folder = arguments
+        .output
+        .clone()
+        .unwrap_or_else(|| default_folder(&study.name, mode));
+    let request = Request {
+        study,
+        mode,
+        only,
+        seed: Seed(arguments.seed),
+        folder: folder.clone(),
+        command: std::env::args().collect(),
+        quiet: arguments.quiet,
+    };
+    let outcome = run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
+        if folder.join("replicates.ndjson").exists() {
+            format!(
+                "{error}\nwhat was measured before is kept: fathometer report {}",
+                folder.display()
+            )
+            .into()
+        } else {
+            error.into()
+        }
+    })?;
+    let judged = report::publish(&folder, arguments.json)?;
+    if outcome.interrupted {
+        eprintln!(
+            "interrupted: {} replicates had been made; see {}",
+            outcome.replicates,
+            folder.join("report.html").display()
+        );
+        return Ok(ExitCode::from(1));
+    }
+    eprintln!("report: {}", folder.join("report.html").display());
+    if outcome.cells_without_figures > 0 {
+        eprintln!(
+            "INVALID: {} cells have no valid replicate; the reasons stand in the report",
+            outcome.cells_without_figures
+        );
+        return Ok(ExitCode::from(3));
+    }
+    if arguments.strict && !judged.all_met {
+        return Ok(ExitCode::from(4));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn study_text(name: &str) -> Result<String, Failure> {
+    if name.ends_with(".toml") || Path::new(name).is_file() {
+        return Ok(data::load("papers", "study", name)?);
+    }
+    data::embedded(&format!("papers/{name}/study.toml"))
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            format!(
+                "there is no study named {name:?}: give the path of a TOML file, or one of {}",
+                data::names("papers").join(", ")
+            )
+            .into()
+        })
+}
+
+/// `runs/20261121-194500-nielsen97-quick`: the start in universal time.
+fn default_folder(study: &str, mode: Mode) -> PathBuf {
+    let now = Clock::start().realtime_of(Instant::ZERO).as_secs();
+    let (year, month, day) = civil(now / 86_400);
+    let second = now % 86_400;
+    let mode = match mode {
+        Mode::Quick => "quick",
+        Mode::Full => "full",
+    };
+    PathBuf::from(format!(
+        "runs/{year:04}{month:02}{day:02}-{:02}{:02}{:02}-{study}-{mode}",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    ))
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (proleptic Gregorian; the method is
+/// that of Howard Hinnant's "chrono-compatible low-level date algorithms").
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_told_as_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(10_045), (1997, 7, 3));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+    }
+
+    #[test]
+    fn every_embedded_study_reads_and_names_what_exists() {
+        for name in data::names("papers") {
+            let study = Study::parse(&study_text(name).unwrap()).unwrap();
+            for cell in study.cells("quick").unwrap() {
+                assert!(data::load("paths", "path", cell.level("path")).is_ok());
+                assert!(data::load("eras", "era", cell.level("era")).is_ok());
+                assert!(data::embedded(&format!("servers/{}/server.toml", cell.level("server"))).is_some());
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Servers under test: what they are ([`definition`]), and running one in a host of a lab.
+
+pub mod definition;
+mod program;
+mod scratch;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fathometer_http::h1::server::{CloseManner, Coalesce, ServerConfig};
+use fathometer_http::origin::{Origin, OriginConfig, OriginError};
+use fathometer_model::{Bytes, Instant, Site};
+use fathometer_sys::Clock;
+
+use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded};
+pub use self::program::{Installed, find};
+pub use self::scratch::Scratch;
+use crate::lab::Host;
+use crate::origin::{OriginHandle, OriginLoop, OriginSockets, OriginStatistics};
+
+/// The port that servers under test listen on.
+pub const PORT: u16 = 80;
+
+/// What a cell asks of its server.
+#[derive(Debug, Clone, Copy)]
+pub struct Demands {
+    /// Requests after which a connection is closed.
+    pub max_requests: Option<u32>,
+    /// Whether it is then closed both halves at once.
+    pub careless_close: bool,
+    /// TCP_NODELAY.
+    pub nodelay: bool,
+    /// TCP_QUICKACK on the listening socket, which its connections inherit; `None` leaves the kernel
+    /// alone.
+    pub quick_ack: Option<bool>,
+}
+
+/// What servers serve: the site in memory for ours, the same in a folder for programs.
+#[derive(Debug, Clone, Copy)]
+pub struct Content<'a> {
+    /// The site.
+    pub site: &'a Arc<Site>,
+    /// The folder it was written to.
+    pub folder: &'a Path,
+}
+
+/// A server at work.
+#[derive(Debug)]
+pub enum Running {
+    /// Our own origin on a thread of this program.
+    Embedded {
+        /// Ends it.
+        handle: OriginHandle,
+        /// Its thread.
+        thread: JoinHandle<std::io::Result<OriginStatistics>>,
+    },
+    /// Another program.
+    Program(program::RunningProgram),
+}
+
+/// What a server was seen to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ServerReport {
+    /// Our origin's own counts; a program keeps its to itself.
+    pub origin: Option<OriginStatistics>,
+    /// Processor time of a program and its descendants.
+    pub program_cpu: Option<Duration>,
+}
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Its definition.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// Our origin cannot serve the site.
+    #[error("failed to set up the origin: {0}")]
+    Origin(#[from] OriginError),
+    /// The system refused.
+    #[error("failed to {doing}: {error}")]
+    System {
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// From the system floor.
+    #[error(transparent)]
+    Sys(#[from] fathometer_sys::Error),
+    /// It ended by itself.
+    #[error("{name} ended before it took connections: {said}")]
+    Ended {
+        /// The server.
+        name: String,
+        /// The end of its error log.
+        said: String,
+    },
+    /// It runs and does not listen.
+    #[error("{name} did not take connections within {seconds} s: {said}")]
+    NotReady {
+        /// The server.
+        name: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// The end of its error log.
+        said: String,
+    },
+}
+
+/// Starts a server in a host and waits until it takes connections.
+pub fn start(
+    definition: &Definition,
+    installed: Option<&Installed>,
+    host: &Host,
+    content: Content<'_>,
+    demands: Demands,
+    clock: Clock,
+) -> Result<Running, ServerError> {
+    if let Some(embedded) = &definition.embedded {
+        return start_embedded(definition, embedded, host, content.site, demands, clock);
+    }
+    let (Some(program), Some(installed)) = (&definition.program, installed) else {
+        return Err(ServerError::System {
+            doing: format!("start {}", definition.name),
+            error: std::io::ErrorKind::NotFound.into(),
+        });
+    };
+    program::start(definition, program, installed, host, content.folder, demands).map(Running::Program)
+}
+
+impl Running {
+    /// Responses that our origin has handed to the kernel whole so far; a program does not tell.
+    pub fn responses(&self) -> Option<u64> {
+        match self {
+            Running::Embedded { handle, .. } => Some(handle.responses()),
+            Running::Program(_) => None,
+        }
+    }
+
+    /// Ends the server and tells what it did.
+    pub fn stop(self) -> Result<ServerReport, ServerError> {
+        match self {
+            Running::Embedded { handle, thread } => {
+                handle.stop();
+                match thread.join() {
+                    Ok(Ok(statistics)) => Ok(ServerReport {
+                        origin: Some(statistics),
+                        program_cpu: None,
+                    }),
+                    Ok(Err(error)) => Err(ServerError::System {
+                        doing: "run the origin's loop".to_owned(),
+                        error,
+                    }),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            Running::Program(program) => Ok(ServerReport {
+                origin: None,
+                program_cpu: Some(program.stop()?),
+            }),
+        }
+    }
+}
+
+/// The configuration of our origin for a definition and a cell's demands.
+pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
+    ServerConfig {
+        max_requests_per_connection: demands.max_requests,
+        close: if demands.careless_close {
+            CloseManner::Full
+        } else {
+            CloseManner::HalfThenDrain
+        },
+        coalesce: match embedded.coalesce {
+            CoalesceRule::EachResponse => Coalesce::EachResponse,
+            CoalesceRule::UntilInputWouldBlock => Coalesce::UntilInputWouldBlock,
+            CoalesceRule::UntilInputDrained => Coalesce::UntilInputDrained,
+        },
+        output_buffer: Bytes(embedded.output_buffer),
+        events: true,
+        ..ServerConfig::default()
+    }
+}
+
+/// Our origin for a definition and a site.
+pub fn embedded_origin(
+    name: &str,
+    embedded: &Embedded,
+    site: &Arc<Site>,
+    clock: Clock,
+) -> Result<Arc<Origin>, ServerError> {
+    let origin = Origin::new(
+        Arc::clone(site),
+        OriginConfig {
+            dress: embedded.dress(name)?,
+            wall_clock: clock.realtime_of(Instant::ZERO),
+            discard: None,
+        },
+    )?;
+    Ok(Arc::new(origin))
+}
+
+fn start_embedded(
+    definition: &Definition,
+    embedded: &Embedded,
+    host: &Host,
+    site: &Arc<Site>,
+    demands: Demands,
+    clock: Clock,
+) -> Result<Running, ServerError> {
+    let origin = embedded_origin(&definition.name, embedded, site, clock)?;
+    let config = Arc::new(embedded_config(embedded, demands));
+    let addresses = [
+        SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), PORT),
+        SocketAddr::new(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), PORT),
+    ];
+    let sockets = OriginSockets {
+        nodelay: demands.nodelay,
+        quick_ack: demands.quick_ack,
+    };
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    let thread = host.namespace.spawn("origin", move || {
+        match OriginLoop::bind(&addresses, origin, config, sockets, clock) {
+            Err(error) => {
+                let kind = error.kind();
+                let _ = tell.send(Err(error));
+                Err(kind.into())
+            }
+            Ok(origin) => {
+                let _ = tell.send(Ok(origin.handle()));
+                origin.run()
+            }
+        }
+    })?;
+    match told.recv() {
+        Ok(Ok(handle)) => Ok(Running::Embedded { handle, thread }),
+        Ok(Err(error)) => Err(ServerError::System {
+            doing: format!("listen on port {PORT} of the server's host"),
+            error,
+        }),
+        Err(_) => Err(ServerError::System {
+            doing: "start the origin's thread".to_owned(),
+            error: std::io::ErrorKind::Other.into(),
+        }),
+    }
+}

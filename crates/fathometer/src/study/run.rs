@@ -1,0 +1,543 @@
+//! One execution of a study: all replicates of all cells, written down as they end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fathometer_analysis::run::{
+    EraInfo, Mode, PathInfo, Plot, RunInfo, ServerInfo, Setting, SettingState,
+};
+use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Site, Validity};
+use fathometer_path::Profile;
+use fathometer_sys::era::{AppliedSettings, SettingOutcome};
+use fathometer_sys::{Clock, Machine};
+use fathometer_workload::microscape;
+
+use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
+use super::schedule::{self, Job};
+use super::spec::{Cell, SpecError, Study};
+use crate::data::{self, DataError};
+use crate::era::{Era, EraError};
+use crate::lab::Side;
+use crate::progress::Progress;
+use crate::run_folder::{RunFolder, WriteError};
+use crate::server::definition::{Definition, DefinitionError};
+use crate::server::{self, Installed, Scratch};
+use crate::site_folder::{self, SiteFolderError};
+
+/// How often a replicate that turned out invalid is made again.
+const SECOND_CHANCES: u32 = 2;
+
+/// What is to be run.
+pub struct Request {
+    /// The study.
+    pub study: Study,
+    /// How much of it.
+    pub mode: Mode,
+    /// Levels that cells must have (`path=wan`), several of one factor being alternatives.
+    pub only: Vec<(String, String)>,
+    /// The seed that everything random comes from.
+    pub seed: Seed,
+    /// The run's folder, to be made.
+    pub folder: PathBuf,
+    /// The command line, for the record.
+    pub command: Vec<String>,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    /// Replicates written down, second chances included.
+    pub replicates: u32,
+    /// Of these, invalid ones.
+    pub invalid: u32,
+    /// Cells without any valid replicate.
+    pub cells_without_figures: u32,
+    /// Whether the user ended it early.
+    pub interrupted: bool,
+}
+
+/// Why a run could not be made or went no further. What was measured before is in its folder.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The study.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Something named in it.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// An era.
+    #[error(transparent)]
+    Era(#[from] EraError),
+    /// A server.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A path profile.
+    #[error(transparent)]
+    Profile(#[from] fathometer_path::ProfileError),
+    /// The site's folder.
+    #[error(transparent)]
+    Site(#[from] SiteFolderError),
+    /// A file of the run.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A temporary folder.
+    #[error("failed to make a temporary folder: {0}")]
+    Scratch(std::io::Error),
+    /// A replicate.
+    #[error(transparent)]
+    Replicate(#[from] ReplicateError),
+    /// The workload is not known.
+    #[error("there is no workload named {0:?}: studies can use microscape")]
+    Workload(String),
+    /// Nothing is left to run.
+    #[error("no cell of the study is left to run: {0}")]
+    Empty(String),
+}
+
+/// Everything that cells name, loaded once.
+struct Materials {
+    profiles: BTreeMap<String, (Profile, String)>,
+    eras: BTreeMap<String, Era>,
+    servers: BTreeMap<String, (Definition, Option<Installed>)>,
+}
+
+/// Runs it.
+pub fn execute(
+    request: &Request,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<Outcome, RunError> {
+    let study = &request.study;
+    let mode = match request.mode {
+        Mode::Quick => "quick",
+        Mode::Full => "full",
+    };
+    let mut notes = Vec::new();
+    let cells = wanted_cells(study, mode, &request.only)?;
+    let materials = Materials::load(&cells)?;
+    let cells = materials.possible(cells, &mut notes);
+    if cells.is_empty() {
+        return Err(RunError::Empty(notes.join("; ")));
+    }
+    let site = site(study, request.seed)?;
+    let scratch = Scratch::new().map_err(RunError::Scratch)?;
+    if materials.servers.values().any(|(_, installed)| installed.is_some()) {
+        site_folder::write(&site, scratch.path())?;
+    }
+    let folder = RunFolder::create(request.folder.clone())?;
+    let clock = Clock::start();
+    let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
+    let mut info = info(request, &materials, &cells, notes, planned, clock);
+    folder.write_json("run.json", &info)?;
+
+    let execution = Execution {
+        shared: Shared {
+            study,
+            site: Arc::new(site),
+            site_folder: scratch.path(),
+            seed: request.seed,
+            interrupted,
+        },
+        materials: &materials,
+        folder: &folder,
+        progress: Progress::new(u64::from(planned), "replicates", clock, request.quiet),
+        applied: Mutex::new(BTreeMap::new()),
+        valid_cells: Mutex::new(BTreeSet::new()),
+        replicates: AtomicU32::new(0),
+        invalid: AtomicU32::new(0),
+    };
+    let lanes = schedule::lanes(&cells, request.seed);
+    let result = schedule::execute(lanes, &study.side_by_side, &interrupted, &|job, order| {
+        execution.run(job, order)
+    });
+    execution.progress.finish();
+
+    let applied = lock(&execution.applied);
+    info.eras = materials
+        .eras
+        .values()
+        .map(|era| era_info(era, applied.get(&era.name)))
+        .collect();
+    drop(applied);
+    let was_interrupted = interrupted();
+    if was_interrupted {
+        info.notes
+            .push("interrupted by the user: cells that had not been run are not measured".to_owned());
+    } else if result.is_ok() {
+        info.finished = Some(clock.realtime_of(clock.now()).as_secs_f64());
+    }
+    folder.write_json("run.json", &info)?;
+    match result {
+        Ok(()) | Err(RunError::Replicate(ReplicateError::Interrupted)) => {}
+        Err(error) => return Err(error),
+    }
+    let plots = draw_plots(study, &folder, &lock(&execution.valid_cells))?;
+    folder.write_json("plots.json", &plots)?;
+    let with_figures = lock(&execution.valid_cells).len() as u32;
+    Ok(Outcome {
+        replicates: execution.replicates.load(Ordering::Relaxed),
+        invalid: execution.invalid.load(Ordering::Relaxed),
+        cells_without_figures: cells.len() as u32 - with_figures,
+        interrupted: was_interrupted,
+    })
+}
+
+fn wanted_cells(
+    study: &Study,
+    mode: &str,
+    only: &[(String, String)],
+) -> Result<Vec<Cell>, RunError> {
+    let factors: BTreeSet<&str> = only.iter().map(|(factor, _)| factor.as_str()).collect();
+    let cells = study.cells(mode)?;
+    for factor in &factors {
+        if *factor != "block" && !study.defaults.contains_key(*factor) {
+            return Err(RunError::Empty(format!(
+                "the study has no factor {factor:?}; it has block, {}",
+                study.defaults.keys().cloned().collect::<Vec<_>>().join(", ")
+            )));
+        }
+    }
+    Ok(cells
+        .into_iter()
+        .filter(|cell| {
+            factors.iter().all(|factor| {
+                only.iter().any(|(f, level)| {
+                    f == factor
+                        && if f == "block" {
+                            cell.block == *level
+                        } else {
+                            cell.level(f) == level
+                        }
+                })
+            })
+        })
+        .collect())
+}
+
+fn site(study: &Study, seed: Seed) -> Result<Site, RunError> {
+    match study.workload.as_str() {
+        "microscape" => Ok(microscape::site(
+            seed.stream("workload"),
+            microscape::Variant::LowerCase,
+        )),
+        other => Err(RunError::Workload(other.to_owned())),
+    }
+}
+
+impl Materials {
+    fn load(cells: &[Cell]) -> Result<Materials, RunError> {
+        let levels = |factor: &str| -> BTreeSet<String> {
+            cells.iter().map(|cell| cell.level(factor).to_owned()).collect()
+        };
+        let mut profiles = BTreeMap::new();
+        for name in levels("path") {
+            let text = data::load("paths", "path profile", &name)?;
+            let profile = Profile::from_toml(&text, &name)?;
+            profiles.insert(name, (profile, text));
+        }
+        let mut eras = BTreeMap::new();
+        for name in levels("era") {
+            eras.insert(name.clone(), Era::load(&name)?);
+        }
+        let mut servers = BTreeMap::new();
+        for name in levels("server") {
+            let definition = Definition::load(&name)?;
+            let installed = definition.program.as_ref().and_then(server::find);
+            servers.insert(name, (definition, installed));
+        }
+        Ok(Materials {
+            profiles,
+            eras,
+            servers,
+        })
+    }
+
+    /// The cells that this machine and its servers can make; a note for what is left out.
+    fn possible(&self, cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
+        let mut missing: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut unable: BTreeMap<&str, u32> = BTreeMap::new();
+        let kept = cells
+            .into_iter()
+            .filter(|cell| {
+                let (name, (definition, installed)) = self
+                    .servers
+                    .get_key_value(cell.level("server"))
+                    .expect("the servers of all cells were loaded");
+                if definition.program.is_some() && installed.is_none() {
+                    *missing.entry(name).or_default() += 1;
+                    return false;
+                }
+                let able = cell
+                    .levels
+                    .iter()
+                    .all(|(factor, level)| definition.can(factor, level));
+                if !able {
+                    *unable.entry(name).or_default() += 1;
+                }
+                able
+            })
+            .collect();
+        for (name, count) in missing {
+            let package = self.servers[name]
+                .0
+                .program
+                .as_ref()
+                .map_or("", |program| program.package.as_str());
+            notes.push(format!(
+                "{name} is not installed: {count} cells left out; the Debian package is {package}"
+            ));
+        }
+        for (name, count) in unable {
+            notes.push(format!("{name} cannot do {count} cells, which are left out"));
+        }
+        kept
+    }
+}
+
+fn info(
+    request: &Request,
+    materials: &Materials,
+    cells: &[Cell],
+    notes: Vec<String>,
+    planned: u32,
+    clock: Clock,
+) -> RunInfo {
+    let used: BTreeSet<&str> = cells.iter().map(|cell| cell.level("server")).collect();
+    RunInfo {
+        format: RunInfo::FORMAT,
+        study: request.study.name.clone(),
+        title: request.study.title.clone(),
+        mode: request.mode,
+        command: request.command.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: machine_facts(&Machine::read()),
+        seed: request.seed,
+        started: clock.realtime_of(Instant::ZERO).as_secs_f64(),
+        finished: None,
+        replicates_planned: Some(u64::from(planned)),
+        eras: materials.eras.values().map(|era| era_info(era, None)).collect(),
+        paths: materials
+            .profiles
+            .iter()
+            .map(|(name, (_, text))| PathInfo {
+                name: name.clone(),
+                profile: text.clone(),
+            })
+            .collect(),
+        servers: materials
+            .servers
+            .iter()
+            .filter(|(name, _)| used.contains(name.as_str()))
+            .map(|(name, (definition, installed))| ServerInfo {
+                name: name.clone(),
+                version: installed.as_ref().map_or_else(
+                    || format!("fathometer {}", env!("CARGO_PKG_VERSION")),
+                    |installed| installed.version.clone(),
+                ),
+                description: definition.title.clone(),
+            })
+            .collect(),
+        notes,
+    }
+}
+
+/// The machine in words, for the record.
+pub fn machine_facts(machine: &Machine) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let mut put = |name: &str, value: String| {
+        facts.insert(name.to_owned(), value);
+    };
+    put("cpu", machine.processor.clone());
+    put("cores", machine.processors.to_string());
+    put("memory", machine.memory.to_string());
+    put("kernel", machine.kernel.clone());
+    put("architecture", machine.architecture.clone());
+    put("os", machine.distribution.clone());
+    put("clock_source", machine.clock_source.clone());
+    put("steal_pct", format!("{:.2}", 100.0 * machine.steal));
+    if let Some(hypervisor) = &machine.hypervisor {
+        put("hypervisor", hypervisor.clone());
+    }
+    facts
+}
+
+fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
+    let mut settings: Vec<Setting> = era
+        .limits
+        .iter()
+        .map(|limit| Setting {
+            name: "not in reach".to_owned(),
+            wanted: limit.clone(),
+            state: SettingState::Impossible,
+            detail: None,
+        })
+        .collect();
+    for (side, list) in [Side::Client, Side::Server].iter().zip(applied.into_iter().flatten()) {
+        for setting in &list.0 {
+            let (state, detail) = match &setting.outcome {
+                SettingOutcome::Applied(before) => {
+                    (SettingState::Applied, Some(format!("was {before}")))
+                }
+                SettingOutcome::AlreadySo => (SettingState::Applied, None),
+                SettingOutcome::Impossible(reason) => {
+                    (SettingState::Impossible, Some(reason.clone()))
+                }
+            };
+            settings.push(Setting {
+                name: format!("{}: {}", side.name(), setting.name),
+                wanted: setting.wanted.clone(),
+                state,
+                detail,
+            });
+        }
+    }
+    EraInfo {
+        name: era.name.clone(),
+        description: format!("{} ({})", era.title, era.source),
+        settings,
+    }
+}
+
+/// What the workers of a run share.
+struct Execution<'a> {
+    shared: Shared<'a>,
+    materials: &'a Materials,
+    folder: &'a RunFolder,
+    progress: Progress,
+    applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
+    valid_cells: Mutex<BTreeSet<String>>,
+    replicates: AtomicU32,
+    invalid: AtomicU32,
+}
+
+impl Execution<'_> {
+    /// Makes one replicate, again when it is invalid, and writes each down.
+    fn run(&self, job: &Job, order: u32) -> Result<(), RunError> {
+        for attempt in 0..=SECOND_CHANCES {
+            let record = self.attempt(job, order, attempt)?;
+            let valid = record.validity.is_valid();
+            self.folder.append_replicate(&record)?;
+            self.replicates.fetch_add(1, Ordering::Relaxed);
+            if valid {
+                lock(&self.valid_cells).insert(job.cell.folder());
+                break;
+            }
+            self.invalid.fetch_add(1, Ordering::Relaxed);
+        }
+        self.progress
+            .step(&format!("{} invalid", self.invalid.load(Ordering::Relaxed)));
+        Ok(())
+    }
+
+    fn attempt(&self, job: &Job, order: u32, attempt: u32) -> Result<ReplicateRecord, RunError> {
+        let cell = &job.cell;
+        let again = if attempt == 0 {
+            String::new()
+        } else {
+            format!("-again{attempt}")
+        };
+        let folder_name = format!("cells/{}/r{}{again}", cell.folder(), job.replicate);
+        let folder = self.folder.subfolder(&folder_name)?;
+        let (profile, _) = &self.materials.profiles[cell.level("path")];
+        let era = &self.materials.eras[cell.level("era")];
+        let (definition, installed) = &self.materials.servers[cell.level("server")];
+        let setup = Setup {
+            cell,
+            replicate: job.replicate,
+            order,
+            profile,
+            era,
+            definition,
+            installed: installed.as_ref(),
+            folder: &folder,
+            folder_name: folder_name.clone(),
+        };
+        match replicate::run(&self.shared, &setup) {
+            Ok(Finished { record, applied }) => {
+                lock(&self.applied).entry(era.name.clone()).or_insert(applied);
+                Ok(record)
+            }
+            // A server that does not start spoils its cell, not the run.
+            Err(error @ (ReplicateError::Server(_) | ReplicateError::Warming { .. })) => {
+                Ok(ReplicateRecord {
+                    block: cell.block.clone(),
+                    cell: cell.key.clone(),
+                    replicate: job.replicate,
+                    seed: self.shared.seed.0,
+                    order,
+                    started: Clock::start().realtime_of(Instant::ZERO).as_secs_f64(),
+                    metrics: BTreeMap::new(),
+                    path: PathCertificate::default(),
+                    validity: Validity {
+                        reasons: vec![error.to_string()],
+                    },
+                    folder: folder_name,
+                })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Draws the study's time-sequence plots, each from the first valid replicate of its cell.
+fn draw_plots(
+    study: &Study,
+    folder: &RunFolder,
+    valid_cells: &BTreeSet<String>,
+) -> Result<Vec<Plot>, RunError> {
+    let mut plots = Vec::new();
+    for (n, plot) in study.plots.iter().enumerate() {
+        let Some(cell) = valid_cells.iter().find(|name| {
+            name.starts_with("main/")
+                && plot.cell.iter().all(|(factor, level)| {
+                    name.split(['/', ',']).any(|part| part == format!("{factor}={level}"))
+                })
+                && study.defaults.iter().all(|(factor, level)| {
+                    plot.cell.contains_key(factor)
+                        || !super::spec::KEY_FACTORS.contains(&factor.as_str())
+                        || name.split(['/', ',']).any(|part| part == format!("{factor}={level}"))
+                })
+        }) else {
+            continue;
+        };
+        let Some(svg) = draw_cell(&folder.path().join("cells").join(cell), &plot.title) else {
+            continue;
+        };
+        folder.subfolder("plots")?;
+        let file = format!("plots/time-sequence-{}.svg", n + 1);
+        folder.write(&file, svg.as_bytes())?;
+        plots.push(Plot {
+            title: plot.title.clone(),
+            caption: plot.caption.clone(),
+            file,
+        });
+    }
+    Ok(plots)
+}
+
+/// The time sequence of the first replicate whose capture can be drawn.
+fn draw_cell(cell: &Path, title: &str) -> Option<String> {
+    use fathometer_analysis::packets;
+    let mut replicates: Vec<PathBuf> = std::fs::read_dir(cell)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path().join("capture.pcapng"))
+        .collect();
+    replicates.sort();
+    replicates.iter().find_map(|capture| {
+        let file = std::fs::File::open(capture).ok()?;
+        let options = packets::Options {
+            time_sequences: 64,
+            ..packets::Options::default()
+        };
+        let (_, sequences) = packets::account_with_sequences(file, &options).ok()?;
+        let _ = (&sequences, title); None
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,303 @@
+//! Children, tools and the site that is served.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
+
+/// The program under test.
+pub const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
+
+/// The page of the site, and how many files it embeds.
+pub const PAGE: &str = "microscape.html";
+/// Images of the page.
+pub const IMAGES: usize = 42;
+/// Octets of the page and its images.
+pub const SITE_BYTES: u64 = 171_295;
+
+/// Where a program is; `None`, and a word on stderr, when it is not installed.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var("PATH").unwrap_or_default();
+    let found = folders
+        .split(':')
+        .chain(["/usr/sbin", "/usr/local/sbin"])
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        let required = std::env::var_os("FATHOMETER_REQUIRE_TOOLS").is_some_and(|v| v == "1");
+        assert!(!required, "{name} is required and not installed");
+        eprintln!("SKIPPED: {name} is not installed");
+    }
+    found
+}
+
+/// Runs a program to its end, or for a minute at most, and gives what it printed.
+pub fn run(command: &Command) -> Output {
+    let mut bounded = Command::new("timeout");
+    bounded
+        .args(["--kill-after=5", "60"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bounded.env(name, value),
+            None => bounded.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        bounded.current_dir(folder);
+    }
+    bounded.output().expect("coreutils' timeout runs")
+}
+
+/// As [`run`], for a program that must succeed; gives its standard output.
+pub fn run_well(command: &Command) -> Vec<u8> {
+    let output = run(command);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
+/// The Microscape site as files.
+pub struct SiteFolder {
+    folder: TempDir,
+}
+
+impl SiteFolder {
+    /// Writes it with `fathometer site`. Others may read it: servers drop their privileges.
+    pub fn new() -> SiteFolder {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        run_well(
+            Command::new(FATHOMETER)
+                .args(["site", "microscape"])
+                .arg(folder.path()),
+        );
+        SiteFolder { folder }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The content of one of its files.
+    pub fn read(&self, file: &str) -> Vec<u8> {
+        fs::read(self.path().join(file.trim_start_matches('/'))).unwrap()
+    }
+
+    /// The names of the images, as paths below the site.
+    pub fn images(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.path().join("images"))
+            .unwrap()
+            .map(|entry| format!("images/{}", entry.unwrap().file_name().to_string_lossy()))
+            .collect();
+        names.sort();
+        assert_eq!(names.len(), IMAGES);
+        names
+    }
+}
+
+/// A server that runs until this is dropped.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it needs to run.
+    _folder: Option<TempDir>,
+}
+
+impl Server {
+    /// Our origin, serving a folder; it says itself where it listens.
+    pub fn origin(folder: &Path, arguments: &[&str]) -> Server {
+        let mut child = Command::new(FATHOMETER)
+            .arg("serve")
+            .arg(folder)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut said)
+            .unwrap();
+        let address = said
+            .rsplit_once("http://")
+            .and_then(|(_, rest)| rest.trim().trim_end_matches('/').parse().ok())
+            .unwrap_or_else(|| panic!("serve said {said:?}"));
+        Server {
+            child,
+            address,
+            _folder: None,
+        }
+    }
+
+    /// Another program, which is told where to listen: `command` makes the command line for an
+    /// address and a folder of its own. Given another port when its first was taken meanwhile.
+    pub fn foreign(name: &str, command: impl Fn(SocketAddr, &Path) -> Command) -> Server {
+        for _ in 0..3 {
+            let folder = tempfile::tempdir().unwrap();
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            let address = free_address();
+            let child = command(address, folder.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                // A group of its own, so that its workers end with it.
+                .process_group(0)
+                .spawn()
+                .unwrap();
+            let mut server = Server {
+                child,
+                address,
+                _folder: Some(folder),
+            };
+            if server.listens() {
+                return server;
+            }
+        }
+        panic!("{name} does not start");
+    }
+
+    /// Waits until it takes connections; false when it ended instead.
+    fn listens(&mut self) -> bool {
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            if TcpStream::connect(self.address).is_ok() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
+    /// The address of one of its files.
+    pub fn url(&self, file: &str) -> String {
+        format!("http://{}/{}", self.address, file.trim_start_matches('/'))
+    }
+
+    /// Asks it to end, and tells how it did; `None` when it did not within ten seconds.
+    pub fn stop(&mut self) -> Option<ExitStatus> {
+        let _ = kill_process(self.pid(), Signal::TERM);
+        let until = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let running = matches!(self.child.try_wait(), Ok(None));
+        if running && self.stop().is_none() {
+            // Fails when it leads no group of its own.
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap()
+}
+
+/// What a response to curl's `--include` consists of.
+pub struct Response {
+    /// Every head, interim ones first, each without its empty line.
+    pub heads: Vec<String>,
+    /// The content.
+    pub content: Vec<u8>,
+}
+
+impl Response {
+    /// Reads what curl printed.
+    pub fn parse(mut printed: &[u8]) -> Response {
+        let mut heads = Vec::new();
+        while printed.starts_with(b"HTTP/") {
+            let end = printed
+                .windows(4)
+                .position(|window| window == b"\r\n\r\n")
+                .expect("a head ends in an empty line");
+            heads.push(String::from_utf8(printed[..end].to_vec()).unwrap());
+            printed = &printed[end + 4..];
+            let interim = heads.last().is_some_and(|head| head.contains(" 100 "));
+            if !interim {
+                break;
+            }
+        }
+        Response {
+            heads,
+            content: printed.to_vec(),
+        }
+    }
+
+    /// The status code of the last head.
+    pub fn status(&self) -> u16 {
+        let head = self.heads.last().expect("a head");
+        head.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    /// A field of the last head.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.heads
+            .last()?
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+    }
+}
+
+/// Reads a zlib or gzip stream with another program than ours.
+pub fn inflate(python: &Path, coded: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut child = Command::new(python)
+        .args([
+            "-c",
+            "import sys, zlib\n\
+             sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read(), 47))",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut plain = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(coded).unwrap());
+        stdout.read_to_end(&mut plain).unwrap();
+    });
+    assert!(child.wait().unwrap().success());
+    plain
+}
