@@ -48,10 +48,10 @@ macro_rules! segments {
     ($($condition:literal),*) => {
         concat!(
             "tcp && !icmp && !icmpv6 && !udp && !gre",
-            " && !(ip.proto in {4,41}) && !(ipv6.nxt in {4,41})",
+            " && !(ip.proto == 4 || ip.proto == 41) && !(ipv6.nxt == 4 || ipv6.nxt == 41)",
             " && !(ip.flags.mf == 1) && !(ip.frag_offset > 0)",
             " && !(ipv6.fraghdr.more == 1) && !(ipv6.fraghdr.offset > 0)",
-            " && tcp.len >= 0",
+            " && tcp.flags && tcp.len >= 0",
             $(" && ", $condition),*
         )
     };

@@ -19,6 +19,7 @@ pub mod capture;
 pub mod class;
 pub mod link;
 pub mod parse;
+pub mod plot;
 pub mod summary;
 pub mod synthetic;
 pub mod table;

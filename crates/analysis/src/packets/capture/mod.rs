@@ -78,6 +78,13 @@ pub enum Integrity {
     },
 }
 
+impl Integrity {
+    /// Whether the file could be read to its end.
+    pub fn is_whole(&self) -> bool {
+        *self == Integrity::Whole
+    }
+}
+
 /// A sentence fragment that says where the file stopped making sense; `whole` otherwise.
 impl std::fmt::Display for Integrity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
