@@ -15,6 +15,7 @@ pub mod report;
 pub mod serve;
 pub mod site;
 pub mod study;
+pub mod trace;
 
 /// What any command may fail with: a message that says what to do.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -35,6 +36,8 @@ enum Command {
     Study(study::StudyArguments),
     /// Run any command behind an emulated path
     Path(path::PathArguments),
+    /// Account for the packets of any capture (pcap or pcapng)
+    Trace(trace::TraceArguments),
     /// Retrieve a page from any HTTP server with a connection policy
     Fetch(fetch::FetchArguments),
     /// Serve a folder or a synthesised site
@@ -54,6 +57,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Study(arguments) => study::run(arguments),
         Command::Path(arguments) => path::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
         Command::Fetch(arguments) => fetch::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Site(arguments) => site::run(arguments),

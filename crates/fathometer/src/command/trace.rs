@@ -1,0 +1,231 @@
+//! `fathometer trace`: packet accounting of any capture.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use fathometer_analysis::packets::{
+    Accounting, CaptureError, Options, TapChoice, TimeSequence, account_with_sequences, plot,
+};
+
+use super::Failure;
+
+/// Connections drawn into one graph: the first of the capture.
+const DRAWN: usize = 256;
+
+/// Arguments of `trace`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code 3: the file is cut short or damaged; the figures are of what \
+                        came before that place."
+)]
+pub struct TraceArguments {
+    /// The capture, in pcap or pcapng; - reads it from stdin
+    file: PathBuf,
+    /// Print everything as JSON, connection by connection
+    #[arg(long)]
+    json: bool,
+    /// Which packets count: of our own captures those at the `client` or the `server`; `all`; or
+    /// those of the interface of this name
+    #[arg(long, default_value = "client", value_name = "client|server|all|NAME")]
+    tap: String,
+    /// Also print a line for each connection
+    #[arg(long)]
+    connections: bool,
+    /// Also draw a time-sequence graph of the first connections into this file, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+/// Prints the accounting; the exit code tells whether the capture was whole.
+pub fn run(arguments: TraceArguments) -> Result<ExitCode, Failure> {
+    let (accounting, sequences) = arguments.account()?;
+    if let Some(file) = &arguments.plot {
+        arguments.draw(file, &sequences)?;
+    }
+    match arguments.print(&accounting, &mut io::stdout().lock()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        printed => printed?,
+    }
+    if accounting.integrity.is_whole() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "warning: {}: {}; the figures are of the {} packets counted before",
+        arguments.name(),
+        accounting.integrity,
+        accounting.packets()
+    );
+    Ok(ExitCode::from(3))
+}
+
+impl TraceArguments {
+    fn account(&self) -> Result<(Accounting, Vec<TimeSequence>), Failure> {
+        let options = Options {
+            taps: match self.tap.parse::<TapChoice>() {
+                Ok(taps) => taps,
+                Err(never) => match never {},
+            },
+            time_sequences: if self.plot.is_some() { DRAWN } else { 0 },
+            ..Options::default()
+        };
+        let result = if self.is_stdin() {
+            account_with_sequences(io::stdin().lock(), &options)
+        } else {
+            account_with_sequences(open(&self.file)?, &options)
+        };
+        result.map_err(|error| failure(&self.name(), &error))
+    }
+
+    fn draw(&self, file: &Path, sequences: &[TimeSequence]) -> Result<(), Failure> {
+        let svg = plot::time_sequences(sequences, &self.name())
+            .ok_or("there is nothing to draw: no packet of a TCP connection was counted")?;
+        fs::write(file, svg)
+            .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
+        eprintln!("graph: {}", file.display());
+        Ok(())
+    }
+
+    fn print(&self, accounting: &Accounting, out: &mut impl Write) -> io::Result<()> {
+        if !self.json {
+            let table = accounting.table(&self.name(), self.connections);
+            return out.write_all(table.as_bytes());
+        }
+        let mut value = serde_json::to_value(accounting)?;
+        value["metrics"] = serde_json::to_value(accounting.metrics())?;
+        writeln!(out, "{value:#}")
+    }
+
+    fn is_stdin(&self) -> bool {
+        self.file.as_os_str() == OsStr::new("-")
+    }
+
+    /// The capture's name for people.
+    fn name(&self) -> String {
+        match self.is_stdin() {
+            true => "stdin".to_owned(),
+            false => self.file.display().to_string(),
+        }
+    }
+}
+
+fn open(file: &Path) -> Result<impl Read + use<>, Failure> {
+    File::open(file).map_err(|error| format!("failed to open {}: {error}", file.display()).into())
+}
+
+fn failure(name: &str, error: &CaptureError) -> Failure {
+    format!("failed to account for the packets of {name}: {error}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use fathometer_analysis::packets::parse::Flags;
+    use fathometer_analysis::packets::synthetic::{CaptureWriter, Conversation};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        trace: TraceArguments,
+    }
+
+    fn arguments(words: &[&str]) -> TraceArguments {
+        let words = [&["trace"], words].concat();
+        CommandLine::try_parse_from(words).unwrap().trace
+    }
+
+    /// An opening at `client.tx` and `client.rx`, and the same at the server.
+    fn capture() -> Vec<u8> {
+        let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
+        let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, 101)));
+        let ends = (
+            "10.0.0.1:1025".parse().unwrap(),
+            "10.0.0.2:80".parse().unwrap(),
+        );
+        let mut talk = Conversation::new(ends.0, ends.1, (1, 2));
+        let mut plans = talk.open().to_vec();
+        plans.push(talk.up(Flags::ACK, 100));
+        for (n, plan) in plans.iter().enumerate() {
+            let enters = if plan.source == talk.client { 0 } else { 2 };
+            let time = n as u64 * 1_000_000;
+            writer.packet(enters, time, &plan.ip_packet(), None);
+            writer.packet(enters + 1, time + 500_000, &plan.ip_packet(), None);
+        }
+        writer.into_octets()
+    }
+
+    fn printed(arguments: &TraceArguments) -> String {
+        let (accounting, _) = arguments.account().unwrap();
+        let mut out = Vec::new();
+        arguments.print(&accounting, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_table_names_the_file_and_what_was_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page.pcapng");
+        fs::write(&file, capture()).unwrap();
+        let file = file.to_str().unwrap();
+        let text = printed(&arguments(&[file]));
+        assert!(text.starts_with(&format!("{file}: 4 packets")), "{text}");
+        assert!(
+            text.contains("counted: client.tx (3), client.rx (1)"),
+            "{text}"
+        );
+        assert!(!text.contains("each connection"));
+        assert!(printed(&arguments(&[file, "--tap", "all"])).contains(": 8 packets"));
+        assert!(printed(&arguments(&[file, "--tap", "server.rx"])).contains(": 3 packets"));
+        assert!(printed(&arguments(&[file, "--connections"])).contains("each connection"));
+    }
+
+    #[test]
+    fn the_json_holds_the_metrics() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page.pcapng");
+        fs::write(&file, capture()).unwrap();
+        let text = printed(&arguments(&[file.to_str().unwrap(), "--json"]));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["metrics"]["packets"], 4.0);
+        assert_eq!(value["classes"]["syn"], 1);
+        assert_eq!(value["connections"][0]["server"], "10.0.0.2:80");
+    }
+
+    #[test]
+    fn the_graph_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page.pcapng");
+        let graph = folder.path().join("page.svg");
+        fs::write(&file, capture()).unwrap();
+        let words = [file.to_str().unwrap(), "--plot", graph.to_str().unwrap()];
+        let arguments = arguments(&words);
+        let (_, sequences) = arguments.account().unwrap();
+        arguments.draw(&graph, &sequences).unwrap();
+        assert!(fs::read_to_string(&graph).unwrap().starts_with("<svg"));
+        assert!(arguments.draw(&graph, &[]).is_err());
+    }
+
+    #[test]
+    fn failures_name_the_file_and_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page.pcapng");
+        let message = |file: &Path| {
+            let arguments = arguments(&[file.to_str().unwrap()]);
+            arguments.account().unwrap_err().to_string()
+        };
+        assert!(message(&file).starts_with("failed to open "));
+        fs::write(&file, b"GET / HTTP/1.0\r\n").unwrap();
+        assert!(message(&file).contains("page.pcapng: not a capture: it begins with 47 45 54"));
+        let octets = capture();
+        fs::write(&file, &octets[..octets.len() - 3]).unwrap();
+        let (accounting, _) = arguments(&[file.to_str().unwrap()]).account().unwrap();
+        assert!(!accounting.integrity.is_whole());
+        assert_eq!(accounting.packets(), 4);
+    }
+}
