@@ -109,21 +109,33 @@ impl Bench<'_> {
         environments
     }
 
-    /// The levels of a factor for which every side of the test has a cell.
+    /// The levels of a factor for which every side of the test has a cell. Where there is none though
+    /// the block has the factor, a level that no cell has: the test was not measured. None at all
+    /// where the block does not have it.
     fn measured_levels(&self, test: &Test, era: &str, factor: &str) -> Vec<String> {
+        let place = |side: &Side| test.common.with(&side.selection).at("era", era);
         let has_cell = |side: &Side, level: &str| {
-            let selection = test
-                .common
-                .with(&side.selection)
-                .at("era", era)
-                .at(factor, level);
+            let selection = place(side).at(factor, level);
             selection.has_match(self.run, self.factors)
         };
-        self.run
+        let levels: Vec<String> = self
+            .run
             .levels(factor)
             .into_iter()
             .filter(|level| test.relation.sides().all(|side| has_cell(side, level)))
-            .collect()
+            .collect();
+        let mut blocks = test
+            .relation
+            .sides()
+            .map(|side| place(side).block().to_owned());
+        let is_varied = blocks.any(|block| {
+            let mut cells = self.run.cells.iter().filter(|cell| cell.block == block);
+            cells.any(|cell| cell.key.level(factor).is_some())
+        });
+        if levels.is_empty() && is_varied {
+            return vec!["*".to_owned()];
+        }
+        levels
     }
 
     fn part(&self, test: &Test, era: &str, environment: Vec<(String, String)>) -> Part {

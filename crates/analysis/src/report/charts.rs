@@ -121,7 +121,7 @@ impl Panel<'_> {
         let bottom = TOP + self.row_height * self.rows.len() as f64;
         html! {
             text.panel x=(xy(self.left)) y="14" { (self.title) }
-            @for tick in scale.ticks(4) {
+            @for tick in scale.ticks(5) {
                 line.grid x1=(xy(scale.place(tick))) x2=(xy(scale.place(tick)))
                     y1=(xy(TOP - 4.0)) y2=(xy(bottom)) {}
                 text.tick x=(xy(scale.place(tick))) y=(xy(bottom + 14.0)) text-anchor="middle" {

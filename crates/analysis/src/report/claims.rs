@@ -145,12 +145,13 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
             thead {
                 tr {
                     th scope="col" {
-                        (label) " " span.bound { (all[0].holds) }
+                        (label) " " span.bound { (bound(&all[0].holds)) }
                         @if !all[0].counts { span.remark { " (shown, does not decide)" } }
                     }
                     td.strip { (axis(&scale)) }
-                    @for era in eras {
-                        th.number scope="col" colspan="2" { "era " (era) }
+                    @for (index, era) in eras.iter().enumerate() {
+                        th.number scope="col" { span class={ "tag era" (index) } { "era " (era) } }
+                        td {}
                     }
                     th.number scope="col" { "n" }
                 }
@@ -170,6 +171,14 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
             }
         }
     }
+}
+
+/// A bound in the signs that people write.
+fn bound(bound: &Bound) -> String {
+    let text = bound.to_string();
+    text.replace(">=", "≥")
+        .replace("<=", "≤")
+        .replace("..", " to ")
 }
 
 fn figures(part: Option<&Part>) -> Markup {

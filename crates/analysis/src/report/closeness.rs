@@ -93,7 +93,7 @@ fn row(comparison: &Comparison, scale: &Scale, explanations: &[&str]) -> Markup 
                 (significant(comparison.published))
             }
             td.number {
-                @if let Some(off) = comparison.off_pct { (format!("{off:+.1} %")) }
+                @if let Some(off) = comparison.off_pct { (signed(off)) " %" }
                 @if let Some(mark) = mark { sup { (mark + 1) } }
             }
             td.strip {
@@ -132,10 +132,16 @@ fn axis(scale: &Scale) -> Markup {
     html! {
         svg.strip.axis viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } aria-hidden="true" {
             @for tick in scale.ticks(5) {
-                text.tick x=(xy(scale.place(tick))) y="11" text-anchor="middle" { (label(tick)) " %" }
+                text.tick x=(xy(scale.place(tick))) y="11" text-anchor="middle" { (label(tick)) "%" }
             }
         }
     }
+}
+
+/// With its sign, to a tenth; nothing is `-0.0`.
+fn signed(value: f64) -> String {
+    let tenths = (10.0 * value).round() / 10.0;
+    format!("{:+.1}", if tenths == 0.0 { 0.0 } else { tenths })
 }
 
 /// Wide enough for the bar and nearly every figure; what lies beyond gets an arrow.

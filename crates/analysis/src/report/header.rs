@@ -82,13 +82,12 @@ fn verdicts(digest: &Digest<'_>, era: &str) -> Vec<Verdict> {
         .collect()
 }
 
-/// The command, the machine, the servers, the paths.
+/// The command, the machine, the servers.
 pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     html! {
-        dl.facts {
-            dt { "Command" }
-            dd { code { (info.command.join(" ")) } }
+        p { code { (info.command.join(" ")) } }
+        dl.facts.two {
             dt { "Version" }
             dd { (info.version) }
             dt { "Started" }
@@ -116,18 +115,21 @@ pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
                 }
             }
         }
-        @if !info.paths.is_empty() {
-            h3 { "Paths" }
-            div.profiles {
-                @for path in &info.paths {
-                    div { h4 { (path.name) } pre { (path.profile.trim()) } }
-                }
-            }
-        }
         @if !(info.notes.is_empty() && digest.run.warnings.is_empty()) {
             h3 { "Notes" }
             ul {
                 @for note in info.notes.iter().chain(&digest.run.warnings) { li { (note) } }
+            }
+        }
+    }
+}
+
+/// The path profiles, as they were read.
+pub(super) fn paths(digest: &Digest<'_>) -> Markup {
+    html! {
+        div.profiles {
+            @for path in &digest.run.info.paths {
+                div { h3 { (path.name) } pre { (path.profile.trim()) } }
             }
         }
     }

@@ -118,6 +118,7 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
             "What the kernel was made to do",
             cells::eras(digest),
         ),
+        section("paths", "Paths", header::paths(digest)),
         section("definitions", "Definitions", header::definitions(digest)),
         section("cells", "Every cell", cells::section(digest)),
     ]);

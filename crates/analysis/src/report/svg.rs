@@ -122,7 +122,7 @@ mod tests {
         );
         assert_eq!(
             labels(Scale::linear(-0.05, 0.05, 0.0, 1.0)),
-            ["-0.04", "-0.02", "0", "0.02", "0.04"]
+            ["-0.05", "0", "0.05"]
         );
         assert_eq!(
             labels(Scale::logarithmic(0.9, 11.0, 0.0, 1.0)),

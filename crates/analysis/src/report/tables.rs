@@ -10,8 +10,8 @@ pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
             "Pa is packets in both directions, Bytes is TCP payload, Sec is seconds, %ov the share of "
-            "40-octet TCP/IP headers. Behind ours stands the longer half of the 95 % interval; behind the "
-            "paper's, ours over the paper's. Packet counts of the paper marked " span.derived { "~" }
+            "40-octet TCP/IP headers. Behind ours stands the longer half of the 95 % interval, where the digits "
+            "show it; behind the paper's, ours over the paper's. Packet counts of the paper marked " span.derived { "~" }
             " are derived from its bytes and overhead. Rows in italics are not in the paper."
         }
         (tables(digest, true))
@@ -57,17 +57,27 @@ fn era_place(digest: &Digest<'_>, era: &str) -> usize {
 
 fn one(table: &TableResult, index: usize, era: usize) -> Markup {
     let id = format!("{}-{}", table.id, table.era);
+    let widths = Widths::of(table);
     html! {
         div.table id=(id) {
-            table.figures {
+            table.figures style=(widths.table) {
                 caption {
-                    @if index == 0 { span.id { (table.id) } " " (table.title) }
+                    span.id { (table.id) }
+                    @if index == 0 { " " (table.title) }
                     span class={ "tag era" (era) } { "era " (table.era) }
                     @if let Some((fewest, most)) = table.replicates {
                         span.n {
                             "n = " (fewest)
                             @if most > fewest { " to " (most) }
                         }
+                    }
+                }
+                colgroup {
+                    col style=(widths.label);
+                    col style=(widths.kind);
+                    @for _ in 0..table.groups.len() * table.columns.len() {
+                        col style=(widths.value);
+                        col style=(widths.aside);
                     }
                 }
                 thead {
@@ -81,7 +91,8 @@ fn one(table: &TableResult, index: usize, era: usize) -> Markup {
                         td colspan="2" {}
                         @for _ in &table.groups {
                             @for (place, column) in table.columns.iter().enumerate() {
-                                th.first[place == 0] scope="col" colspan="2" { (column.label) }
+                                th.first[place == 0] scope="col" { (column.label) }
+                                td {}
                             }
                         }
                     }
@@ -92,6 +103,37 @@ fn one(table: &TableResult, index: usize, era: usize) -> Markup {
                 p.footnote { sup { (index + 1) } " " (note) }
             }
             @if !table.note.is_empty() && index == 0 { p.footnote { (table.note) } }
+        }
+    }
+}
+
+/// Widths in percent, the same for every table of a shape, so that figures of several eras and
+/// servers stand under each other down the page.
+struct Widths {
+    table: String,
+    label: String,
+    kind: String,
+    value: String,
+    aside: String,
+}
+
+impl Widths {
+    fn of(table: &TableResult) -> Widths {
+        const LABEL: f64 = 16.5;
+        const KIND: f64 = 4.6;
+        const WIDEST: f64 = 11.0;
+        let metrics = (table.groups.len() * table.columns.len()) as f64;
+        let each = ((100.0 - LABEL - KIND) / metrics).min(WIDEST);
+        // Many columns are narrow, and hold short figures.
+        let share = if table.columns.len() > 4 { 0.52 } else { 0.57 };
+        let whole = LABEL + KIND + each * metrics;
+        let percent = |width: f64| format!("width:{:.2}%", 100.0 * width / whole);
+        Widths {
+            table: format!("width:{whole:.2}%"),
+            label: percent(LABEL),
+            kind: percent(KIND),
+            value: percent(each * share),
+            aside: percent(each * (1.0 - share)),
         }
     }
 }
@@ -154,7 +196,7 @@ fn ours(column: &Column, measured: &Measured) -> (Markup, Markup) {
         Measured::Value { estimate, footnote } => (
             html! { (column.format(estimate.value)) },
             html! {
-                @if let Some(half) = estimate.half_length() { "±" (column.format(half)) }
+                @if let Some(half) = column.spread(estimate) { "±" (half) }
                 @if let Some(footnote) = footnote { sup { (footnote) } }
             },
         ),

@@ -50,22 +50,38 @@ pub struct Column {
 impl Column {
     /// A value as this column shows it.
     pub fn format(&self, value: f64) -> String {
-        match self.decimals {
-            Some(decimals) => format!("{value:.*}", usize::from(decimals)),
-            None => significant(value),
-        }
+        format!("{value:.*}", self.decimals(value))
+    }
+
+    /// The longer half of an estimate's interval to as many digits after the point as the estimate
+    /// itself has; `None` when there is no interval, and when these digits are all zero.
+    pub fn spread(&self, estimate: &Estimate) -> Option<String> {
+        let text = format!(
+            "{:.*}",
+            self.decimals(estimate.value),
+            estimate.half_length()?
+        );
+        let is_zero = text.bytes().all(|digit| matches!(digit, b'0' | b'.'));
+        (!is_zero).then_some(text)
+    }
+
+    fn decimals(&self, value: f64) -> usize {
+        self.decimals.map_or_else(|| decimals(value), usize::from)
     }
 }
 
 /// Three significant digits, at most three after the point: `63.8`, `4.17`, `0.094`, `1204`.
 pub fn significant(value: f64) -> String {
-    let decimals = match value.abs() {
+    format!("{value:.*}", decimals(value))
+}
+
+fn decimals(value: f64) -> usize {
+    match value.abs() {
         size if size < 0.9995 => 3,
         size if size < 9.995 => 2,
         size if size < 99.95 => 1,
         _ => 0,
-    };
-    format!("{value:.decimals$}")
+    }
 }
 
 /// A group of columns, as in the first retrieval.

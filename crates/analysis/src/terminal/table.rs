@@ -170,7 +170,7 @@ pub(super) fn legend(is_quick: bool) -> String {
     let spread = if is_quick {
         ""
     } else {
-        " ± longer half of the 95 % interval; ratio: ours over the paper's;"
+        " ± longer half of the 95 % interval, where the digits show it; ratio: ours over the paper's;"
     };
     let text = format!(
         "Pa packets both ways; Bytes of TCP payload; Sec seconds; %ov share of 40-octet TCP/IP headers;{spread} \
@@ -212,12 +212,12 @@ fn published(column: &Column, datum: &Datum) -> String {
 }
 
 fn spread(column: &Column, measured: &Measured) -> String {
-    let Measured::Value { estimate, .. } = measured else {
-        return String::new();
-    };
-    estimate
-        .half_length()
-        .map_or(String::new(), |half| format!("{} ", column.format(half)))
+    match measured {
+        Measured::Value { estimate, .. } => {
+            column.spread(estimate).map_or(String::new(), |s| s + " ")
+        }
+        _ => String::new(),
+    }
 }
 
 fn footnotes(text: &mut String, table: &TableResult) {
