@@ -280,7 +280,10 @@ fn curl_asks_before_it_sends() {
         &["127.0.0.1:0".parse().unwrap()],
         origin,
         Arc::new(ServerConfig::default()),
-        OriginSockets { nodelay: true },
+        OriginSockets {
+            nodelay: true,
+            quick_ack: None,
+        },
         clock,
     )
     .unwrap();
@@ -352,7 +355,8 @@ fn wget_fetches_the_page_and_its_images() {
         .args(["--tries=1", "--directory-prefix"])
         .arg(fetched.path())
         .arg(server.url(PAGE))
-        .env("WGETRC", "/dev/null"));
+        // Nobody's own settings.
+        .arg("--no-config"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     for file in site.images().iter().map(String::as_str).chain([PAGE]) {
