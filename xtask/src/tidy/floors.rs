@@ -1,6 +1,7 @@
 //! Floors: a crate imports only crates of lower floors.
 //!
-//! Each manifest states `package.metadata.fathometer.floor`; the graph is cargo's own.
+//! Each manifest states `package.metadata.fathometer.floor`; the graph is cargo's own. Libraries that
+//! are doors to the system are for the crates that may open them.
 
 use std::collections::HashMap;
 
@@ -10,6 +11,11 @@ use super::{Finding, Source};
 
 const WHY: &str = "a crate stands on the floors below it and knows nothing of those beside it";
 const REMEDY: &str = "move what both need to a lower floor, or pass it in from the binary";
+
+/// Libraries that reach the system, and so a way around the rules of purity.
+const DOORS: &[&str] = &["async-io", "libc", "mio", "nix", "rustix", "socket2", "tokio"];
+/// The crates that may use them.
+const DOORKEEPERS: &[&str] = &["fathometer", "fathometer-sys", "xtask"];
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -74,6 +80,17 @@ pub(super) fn check(metadata: &str, tree: &[Source]) -> Result<Vec<Finding>, Str
             });
             continue;
         };
+        let doors = package.dependencies.iter().filter(|dependency| {
+            let to_system = DOORS.contains(&dependency.name.as_str());
+            to_system && !DOORKEEPERS.contains(&package.name.as_str())
+        });
+        findings.extend(doors.map(|dependency| Finding {
+            path: path.to_owned(),
+            line: line_naming(tree, path, &dependency.name),
+            what: format!("{} depends on {}", package.name, dependency.name),
+            why: "machines and analysis ask the system for nothing, through libraries neither",
+            remedy: "move what needs it to `fathometer-sys` or the binary",
+        }));
         for dependency in package.dependencies.iter().filter(|d| d.path.is_some()) {
             let Some(&Some(below)) = floors.get(dependency.name.as_str()) else {
                 continue;
@@ -156,6 +173,15 @@ mod tests {
             found(&[package("model", Some(0), &["path"]), path()]),
             ["crates/model/Cargo.toml:1: model (floor 0) depends on path (floor 1)"]
         );
+    }
+
+    #[test]
+    fn doors_to_the_system_are_for_their_keepers() {
+        assert_eq!(
+            found(&[package("http", Some(1), &["mio", "memchr"])]),
+            ["crates/http/Cargo.toml:1: http depends on mio"]
+        );
+        assert!(found(&[package("fathometer-sys", Some(1), &["libc", "rustix"])]).is_empty());
     }
 
     #[test]
