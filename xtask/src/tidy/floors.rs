@@ -13,7 +13,9 @@ const WHY: &str = "a crate stands on the floors below it and knows nothing of th
 const REMEDY: &str = "move what both need to a lower floor, or pass it in from the binary";
 
 /// Libraries that reach the system, and so a way around the rules of purity.
-const DOORS: &[&str] = &["async-io", "libc", "mio", "nix", "rustix", "socket2", "tokio"];
+const DOORS: &[&str] = &[
+    "async-io", "libc", "mio", "nix", "rustix", "socket2", "tokio",
+];
 /// The crates that may use them.
 const DOORKEEPERS: &[&str] = &["fathometer", "fathometer-sys", "xtask"];
 
