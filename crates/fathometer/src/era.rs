@@ -103,7 +103,10 @@ mod tests {
     #[test]
     fn every_embedded_era_reads() {
         let names = data::names("eras");
-        assert!(names.contains(&"1997") && names.contains(&"today"), "{names:?}");
+        assert!(
+            names.contains(&"1997") && names.contains(&"today"),
+            "{names:?}"
+        );
         for name in names {
             let era = Era::load(name).unwrap();
             assert_eq!(era.name, name);
@@ -135,16 +138,22 @@ mod tests {
         assert_eq!(server.route.initial_window_segments, Some(2));
         assert_eq!(server.route.window_bytes, Some(8760));
         assert_eq!(server.sysctl["net.ipv4.tcp_sack"], "0");
-        assert_eq!(era.settings(Side::Client, None).sysctl["net.ipv4.tcp_sack"], "1");
+        assert_eq!(
+            era.settings(Side::Client, None).sysctl["net.ipv4.tcp_sack"],
+            "1"
+        );
         let wide = era.settings(Side::Server, Some(10));
         assert_eq!(wide.route.initial_window_segments, Some(10));
     }
 
     #[test]
     fn an_unknown_setting_is_refused_with_its_line() {
-        let error = Era::parse("test", "name='t'\ntitle='t'\nsource='s'\n[both]\nmystery = 1\n")
-            .unwrap_err()
-            .to_string();
+        let error = Era::parse(
+            "test",
+            "name='t'\ntitle='t'\nsource='s'\n[both]\nmystery = 1\n",
+        )
+        .unwrap_err()
+        .to_string();
         assert!(error.contains("mystery") && error.contains('5'), "{error}");
     }
 }

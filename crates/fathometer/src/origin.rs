@@ -5,7 +5,7 @@
 //! connection machine's decision. Bodies go from the site's memory to the kernel without a copy of
 //! ours.
 
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, IoSlice, Read as _};
 use std::net::{Shutdown, SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -107,8 +107,7 @@ impl OriginLoop {
         };
         for (n, address) in addresses.iter().enumerate() {
             let listener: StdTcpListener =
-                socket::listen(*address, 1024, &options)
-                    .map_err(io::Error::other)?;
+                socket::listen(*address, 1024, &options).map_err(io::Error::other)?;
             let mut listener = TcpListener::from_std(listener);
             poll.registry()
                 .register(&mut listener, Token(LISTENER + n), Interest::READABLE)?;
@@ -290,13 +289,13 @@ fn write_flushed(open: &mut Open, clock: Clock) -> bool {
         if count == 0 {
             break;
         }
-        match open.stream.write_vectored(&slices[..count]) {
-            Ok(written) => {
+        let ends = open.machine.ends_with_this();
+        match socket::send_vectored(&open.stream, &slices[..count], ends) {
+            Ok(Some(written)) => {
                 progress = true;
                 open.machine.transmitted(written, clock.now());
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => open.writable = false,
+            Ok(None) => open.writable = false,
             Err(_) => {
                 open.writable = false;
                 open.machine.handle_failure();

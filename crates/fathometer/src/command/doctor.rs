@@ -78,5 +78,9 @@ pub fn run(arguments: DoctorArguments) -> Result<ExitCode, Failure> {
             }
         );
     }
-    Ok(if able { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if able {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }

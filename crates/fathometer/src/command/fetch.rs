@@ -93,6 +93,7 @@ pub fn run(arguments: FetchArguments) -> Result<ExitCode, Failure> {
             ..SocketOptions::default()
         },
         quick_ack: arguments.quickack.then_some(true),
+        turnaround: Duration::ZERO,
     };
     let clock = Clock::start();
     let visit = |visit: Visit, cache: ValidatorCache| -> Result<Retrieval, Failure> {
@@ -124,11 +125,18 @@ pub fn run(arguments: FetchArguments) -> Result<ExitCode, Failure> {
         eprintln!("{target} could not be had: {failure:?}");
     }
     let complete = retrieval.failures.is_empty() && retrieval.milestones.page_complete.is_some();
-    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if complete {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
 }
 
 fn start_of(retrieval: &Retrieval) -> Option<Instant> {
-    retrieval.connections.first().map(|connection| connection.opened)
+    retrieval
+        .connections
+        .first()
+        .map(|connection| connection.opened)
 }
 
 fn print_json(arguments: &FetchArguments, retrieval: &Retrieval) {
@@ -164,7 +172,12 @@ fn print_table(arguments: &FetchArguments, retrieval: &Retrieval) {
         .exchanges
         .iter()
         .filter(|exchange| exchange.outcome == Outcome::Complete);
-    let count = |status: u16| complete.clone().filter(|e| e.status == Some(status)).count();
+    let count = |status: u16| {
+        complete
+            .clone()
+            .filter(|e| e.status == Some(status))
+            .count()
+    };
     let sent: Bytes = retrieval.connections.iter().map(|c| c.sent).sum();
     let received: Bytes = retrieval.connections.iter().map(|c| c.received).sum();
     let milestones = &retrieval.milestones;
@@ -192,9 +205,9 @@ struct Url {
 
 impl Url {
     fn parse(text: &str) -> Result<Url, Failure> {
-        let rest = text.strip_prefix("http://").ok_or_else(|| {
-            format!("{text:?} is not an http URL: write http://host[:port]/path")
-        })?;
+        let rest = text
+            .strip_prefix("http://")
+            .ok_or_else(|| format!("{text:?} is not an http URL: write http://host[:port]/path"))?;
         let (authority, path) = match rest.find('/') {
             Some(slash) => rest.split_at(slash),
             None => (rest, "/"),
@@ -234,10 +247,16 @@ mod tests {
     #[test]
     fn urls_are_taken_apart() {
         let url = Url::parse("http://127.0.0.1:8080/a/b?c#d").unwrap();
-        assert_eq!((url.authority.as_str(), url.target.as_str()), ("127.0.0.1:8080", "/a/b?c"));
+        assert_eq!(
+            (url.authority.as_str(), url.target.as_str()),
+            ("127.0.0.1:8080", "/a/b?c")
+        );
         assert_eq!(url.resolve().unwrap().port(), 8080);
         let bare = Url::parse("http://[::1]").unwrap();
-        assert_eq!((bare.target.as_str(), bare.resolve().unwrap().port()), ("/", 80));
+        assert_eq!(
+            (bare.target.as_str(), bare.resolve().unwrap().port()),
+            ("/", 80)
+        );
         for bad in ["https://x/", "x", "http:///y", "http://u@h/"] {
             assert!(Url::parse(bad).is_err(), "{bad}");
         }

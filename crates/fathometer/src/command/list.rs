@@ -33,7 +33,9 @@ pub fn run(arguments: ListArguments) -> Result<ExitCode, Failure> {
     for name in data::names("paths") {
         let profile = Profile::from_toml(&data::load("paths", "path profile", name)?, name)?;
         let rate = |direction: &fathometer_path::DirectionProfile| {
-            direction.rate.map_or_else(|| "no limit".to_owned(), |rate| rate.to_string())
+            direction
+                .rate
+                .map_or_else(|| "no limit".to_owned(), |rate| rate.to_string())
         };
         paths.push((
             name.to_owned(),

@@ -23,8 +23,10 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// An HTTP performance laboratory: how fast, what did it cost, and why.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 measured but invalid, \
-                        4 a promise asked for was not met.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 measured but invalid, \
+                        4 a promise asked for was not met."
+)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

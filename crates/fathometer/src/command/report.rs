@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use clap::Args;
 use fathometer_analysis::claims::Verdict;
 use fathometer_analysis::digest::Digest;
+use fathometer_analysis::report::write_digest;
 use fathometer_analysis::run::{Run, RunInfo};
 use fathometer_analysis::study::{StudyData, StudySources};
 use fathometer_analysis::{summary, terminal};
 
 use super::Failure;
 use crate::data;
-use crate::run_folder::WriteError;
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -47,12 +47,9 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
         return Ok(Judged { all_met: true });
     };
     let digest = Digest::of(folder, &study)?;
-    let summary = summary::json(&digest);
-    let mut text = serde_json::to_vec_pretty(&summary)?;
-    text.push(b'\n');
-    write_whole(&folder.join("summary.json"), &text)?;
+    write_digest(&digest)?;
     if json {
-        println!("{summary:#}");
+        println!("{:#}", summary::json(&digest));
     } else {
         print!("{}", terminal::render(&digest));
     }
@@ -84,9 +81,11 @@ fn info(folder: &Path) -> Result<RunInfo, Failure> {
 /// The tables and claims of a paper; `None` for a study of the user's own.
 fn study_data(name: &str) -> Result<Option<StudyData>, Failure> {
     let file = |file: &str| data::embedded(&format!("papers/{name}/{file}"));
-    let (Some(tables), Some(claims), Some(figures)) =
-        (file("tables.toml"), file("claims.toml"), file("figures.csv"))
-    else {
+    let (Some(tables), Some(claims), Some(figures)) = (
+        file("tables.toml"),
+        file("claims.toml"),
+        file("figures.csv"),
+    ) else {
         return Ok(None);
     };
     let sources = StudySources {
@@ -95,16 +94,6 @@ fn study_data(name: &str) -> Result<Option<StudyData>, Failure> {
         figures,
     };
     Ok(Some(StudyData::parse(sources)?))
-}
-
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    let partial = path.with_extension("partial");
-    fs::write(&partial, bytes)
-        .and_then(|()| fs::rename(&partial, path))
-        .map_err(|error| WriteError {
-            path: path.to_owned(),
-            error,
-        })
 }
 
 /// A study without tables of its own: every cell in a line.

@@ -67,6 +67,7 @@ pub fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
         careless_close: arguments.careless_close,
         nodelay: !arguments.nagle,
         quick_ack: None,
+        period_pace: false,
     };
     let interrupt = Interrupt::install()?;
     let clock = Clock::start();

@@ -62,7 +62,11 @@ pub fn run(arguments: SiteArguments) -> Result<ExitCode, Failure> {
         println!("{summary:#}");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut sizes: Vec<u64> = site.files.iter().map(|file| file.body.len() as u64).collect();
+    let mut sizes: Vec<u64> = site
+        .files
+        .iter()
+        .map(|file| file.body.len() as u64)
+        .collect();
     sizes.sort_unstable();
     println!(
         "{}: {} files of {total} B, {written} written to {} (seed {})",

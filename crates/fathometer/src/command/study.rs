@@ -60,7 +60,11 @@ pub fn run(arguments: StudyArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     fathometer_sys::machine::raise_open_files();
     let study = Study::parse(&study_text(&arguments.study)?)?;
-    let mode = if arguments.full { Mode::Full } else { Mode::Quick };
+    let mode = if arguments.full {
+        Mode::Full
+    } else {
+        Mode::Quick
+    };
     let mut only = arguments.only.clone();
     match arguments.era.as_str() {
         "both" => {}
@@ -79,17 +83,18 @@ pub fn run(arguments: StudyArguments) -> Result<ExitCode, Failure> {
         command: std::env::args().collect(),
         quiet: arguments.quiet,
     };
-    let outcome = run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
-        if folder.join("replicates.ndjson").exists() {
-            format!(
-                "{error}\nwhat was measured before is kept: fathometer report {}",
-                folder.display()
-            )
-            .into()
-        } else {
-            error.into()
-        }
-    })?;
+    let outcome =
+        run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
+            if folder.join("replicates.ndjson").exists() {
+                format!(
+                    "{error}\nwhat was measured before is kept: fathometer report {}",
+                    folder.display()
+                )
+                .into()
+            } else {
+                error.into()
+            }
+        })?;
     let judged = report::publish(&folder, arguments.json)?;
     if outcome.interrupted {
         eprintln!(
@@ -184,7 +189,10 @@ mod tests {
             for cell in study.cells("quick").unwrap() {
                 assert!(data::load("paths", "path", cell.level("path")).is_ok());
                 assert!(data::load("eras", "era", cell.level("era")).is_ok());
-                assert!(data::embedded(&format!("servers/{}/server.toml", cell.level("server"))).is_some());
+                assert!(
+                    data::embedded(&format!("servers/{}/server.toml", cell.level("server")))
+                        .is_some()
+                );
             }
         }
     }

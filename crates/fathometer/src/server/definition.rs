@@ -32,6 +32,10 @@ pub struct Embedded {
     pub coalesce: CoalesceRule,
     /// Octets of that buffer.
     pub output_buffer: u64,
+    /// Time that the server of the time took for a request, in milliseconds; asked for by cells with
+    /// pace=period.
+    #[serde(default)]
+    pub service_time_ms: f64,
     /// The response fields, in order.
     pub dress: Vec<Field>,
 }
@@ -196,11 +200,11 @@ impl Embedded {
                     (Some(value), None) => FieldValue::Static(value.clone()),
                     (None, Some(source)) => match source {
                         Source::Date => FieldValue::Date,
-                        Source::Expires => FieldValue::Expires(Duration::from_secs(
-                            field.after_s.ok_or_else(|| {
-                                nonsense(format!("{} needs after_s", field.name))
-                            })?,
-                        )),
+                        Source::Expires => {
+                            FieldValue::Expires(Duration::from_secs(field.after_s.ok_or_else(
+                                || nonsense(format!("{} needs after_s", field.name)),
+                            )?))
+                        }
                         Source::LastModified => FieldValue::LastModified,
                         Source::Etag => FieldValue::ETag,
                         Source::ContentType => FieldValue::ContentType,

@@ -36,6 +36,8 @@ pub struct Demands {
     /// TCP_QUICKACK on the listening socket, which its connections inherit; `None` leaves the kernel
     /// alone.
     pub quick_ack: Option<bool>,
+    /// Whether our origin takes as long for a request as the server it is dressed as.
+    pub period_pace: bool,
 }
 
 /// What servers serve: the site in memory for ours, the same in a folder for programs.
@@ -128,7 +130,15 @@ pub fn start(
             error: std::io::ErrorKind::NotFound.into(),
         });
     };
-    program::start(definition, program, installed, host, content.folder, demands).map(Running::Program)
+    program::start(
+        definition,
+        program,
+        installed,
+        host,
+        content.folder,
+        demands,
+    )
+    .map(Running::Program)
 }
 
 impl Running {
@@ -180,6 +190,11 @@ pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
             CoalesceRule::UntilInputDrained => Coalesce::UntilInputDrained,
         },
         output_buffer: Bytes(embedded.output_buffer),
+        service_time: if demands.period_pace {
+            Duration::from_secs_f64(embedded.service_time_ms / 1e3)
+        } else {
+            Duration::ZERO
+        },
         events: true,
         ..ServerConfig::default()
     }

@@ -64,7 +64,10 @@ pub fn find(program: &Program) -> Option<Installed> {
         program
             .users
             .iter()
-            .find(|user| file.lines().any(|line| line.split(':').next() == Some(user)))
+            .find(|user| {
+                file.lines()
+                    .any(|line| line.split(':').next() == Some(user))
+            })
             .cloned()
     };
     Some(Installed {
@@ -111,10 +114,20 @@ pub(super) fn start(
         ("{runtime}", text_of(runtime.path())),
         ("{address}", address),
         ("{port}", PORT.to_string()),
-        ("{modules}", installed.modules.as_deref().map(text_of).unwrap_or_default()),
+        (
+            "{modules}",
+            installed
+                .modules
+                .as_deref()
+                .map(text_of)
+                .unwrap_or_default(),
+        ),
         ("{user}", installed.user.clone().unwrap_or_default()),
         ("{group}", installed.group.clone().unwrap_or_default()),
-        ("{max_requests}", demands.max_requests.unwrap_or(0).to_string()),
+        (
+            "{max_requests}",
+            demands.max_requests.unwrap_or(0).to_string(),
+        ),
     ];
     for (word, value) in &words {
         text = text.replace(word, value);
@@ -125,7 +138,8 @@ pub(super) fn start(
     fs::write(runtime.path().join("mime.types"), "")
         .map_err(system("write the media types".to_owned()))?;
     let errors = runtime.path().join("stderr");
-    let stderr = fs::File::create(&errors).map_err(system(format!("write {}", errors.display())))?;
+    let stderr =
+        fs::File::create(&errors).map_err(system(format!("write {}", errors.display())))?;
     let mut command = Command::new(&installed.path);
     command
         .args(program.arguments.iter().map(|argument| {
@@ -164,9 +178,9 @@ impl RunningProgram {
                     said: format!("{}; {}", exit.status, self.last_words()),
                 });
             }
-            let answered = host.namespace.run(|| {
-                TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()
-            })?;
+            let answered = host
+                .namespace
+                .run(|| TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok())?;
             if answered {
                 return Ok(());
             }
@@ -203,4 +217,3 @@ impl RunningProgram {
         Ok(exit.user + exit.system)
     }
 }
-

@@ -52,7 +52,9 @@ impl Drop for Scratch {
 }
 
 fn remove_stale(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(pid) = name

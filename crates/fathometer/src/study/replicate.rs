@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fathometer_analysis::packets::{self, Accounting, Class, Direction, Integrity};
 use fathometer_http::driver::{
-    Flush, Options, PageDriver, Policy, Retrieval, Revalidation, ValidatorCache, Visit,
+    Flush, Options, PageDriver, Policy, Retrieval, Revalidation, ValidatorCache, Version, Visit,
 };
 use fathometer_model::{
     Bytes, CloseReason, ContentCoding, Instant, Outcome, ReplicateRecord, Seed, Site, Validity,
@@ -166,14 +166,15 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     };
     let responses_before = running.responses();
     let cpu_before = CpuTimes::read();
-    let deadline = clock.now()
-        + Duration::from_secs(limits.map_or(300, |limits| limits.deadline_s));
+    let deadline =
+        clock.now() + Duration::from_secs(limits.map_or(300, |limits| limits.deadline_s));
     let sockets = ClientSockets {
         options: SocketOptions {
             no_delay: Some(levels.demands.nodelay),
             ..setup.era.settings(Side::Client, None).socket
         },
         quick_ack: levels.quick_ack.or(setup.era.quick_ack),
+        turnaround: levels.turnaround,
     };
     let (retrieval, loop_statistics) = retrieve(
         &lab.client,
@@ -202,10 +203,26 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     }
     let accounting = account(&capture)?;
     write_lines(&setup.folder.join("exchanges.ndjson"), &retrieval.exchanges)?;
-    write_lines(&setup.folder.join("connections.ndjson"), &retrieval.connections)?;
-    judge(&retrieval, &loop_statistics, &accounting, limits, &mut validity);
+    write_lines(
+        &setup.folder.join("connections.ndjson"),
+        &retrieval.connections,
+    )?;
+    judge(
+        &retrieval,
+        &loop_statistics,
+        &accounting,
+        limits,
+        &mut validity,
+    );
     let mut metrics = accounting.metrics();
-    add_metrics(&mut metrics, &retrieval, served, &report, &shared.site);
+    add_metrics(
+        &mut metrics,
+        &retrieval,
+        &loop_statistics,
+        served,
+        &report,
+        &shared.site,
+    );
     metrics.insert(
         "stalls".to_owned(),
         stalls(&accounting, &retrieval, clock, round_trip) as f64,
@@ -243,6 +260,7 @@ struct Levels {
     options: Options,
     visit: Visit,
     demands: Demands,
+    turnaround: Duration,
     initial_window: Option<u32>,
     quick_ack: Option<bool>,
 }
@@ -276,7 +294,10 @@ impl Levels {
             accept_encoding: one_of(
                 cell,
                 "coding",
-                &[("identity", vec![]), ("deflate", vec![ContentCoding::Deflate])],
+                &[
+                    ("identity", vec![]),
+                    ("deflate", vec![ContentCoding::Deflate]),
+                ],
             )?,
             headers: client
                 .fields
@@ -287,6 +308,9 @@ impl Levels {
             ..Options::default()
         };
         let limit = cell.level("limit");
+        // Of this time's machines nobody has to be slowed down.
+        let period_pace = one_of(cell, "pace", &[("period", true), ("none", false)])?
+            && cell.level("era") != "today";
         let iw = cell.level("iw");
         Ok(Levels {
             policy,
@@ -301,6 +325,15 @@ impl Levels {
                 careless_close: one_of(cell, "close", &[("half", false), ("full", true)])?,
                 nodelay: one_of(cell, "nodelay", &[("on", true), ("off", false)])?,
                 quick_ack,
+                period_pace,
+            },
+            turnaround: if period_pace && policy.version == Version::Http11 {
+                client
+                    .turnaround_ms
+                    .get(cell.level("path"))
+                    .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
+            } else {
+                Duration::ZERO
             },
             initial_window: if iw == "era" {
                 None
@@ -318,11 +351,13 @@ where
     T::Err: std::fmt::Display,
 {
     let level = cell.level(factor);
-    level.parse().map_err(|error: T::Err| ReplicateError::Level {
-        factor,
-        level: level.to_owned(),
-        reason: error.to_string(),
-    })
+    level
+        .parse()
+        .map_err(|error: T::Err| ReplicateError::Level {
+            factor,
+            level: level.to_owned(),
+            reason: error.to_string(),
+        })
 }
 
 fn one_of<T: Clone>(
@@ -340,7 +375,11 @@ fn one_of<T: Clone>(
             level: level.to_owned(),
             reason: format!(
                 "it can be {}",
-                known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ")
+                known
+                    .iter()
+                    .map(|(name, _)| *name)
+                    .collect::<Vec<_>>()
+                    .join(" or ")
             ),
         })
 }
@@ -369,6 +408,7 @@ fn warm_cache(
         options: levels.options.clone(),
         visit: Visit::First,
         demands: levels.demands,
+        turnaround: Duration::ZERO,
         initial_window: None,
         quick_ack: None,
     };
@@ -379,6 +419,7 @@ fn warm_cache(
             ..SocketOptions::default()
         },
         quick_ack: None,
+        turnaround: Duration::ZERO,
     };
     let (retrieval, _) = retrieve(
         host,
@@ -420,8 +461,9 @@ fn retrieve(
             cache,
             clock.now(),
         );
-        let statistics =
-            client::drive(&mut driver, server, sockets, clock, deadline, &|| interrupted())?;
+        let statistics = client::drive(&mut driver, server, sockets, clock, deadline, &|| {
+            interrupted()
+        })?;
         Ok::<_, client::ClientError>((driver.finish(clock.now()), statistics))
     })?;
     Ok(driven?)
@@ -479,13 +521,17 @@ fn judge(
         ));
     }
     if accounting.integrity != Integrity::Whole {
-        validity.invalidate(format!("the capture is not whole: {}", accounting.integrity));
+        validity.invalidate(format!(
+            "the capture is not whole: {}",
+            accounting.integrity
+        ));
     }
 }
 
 fn add_metrics(
     metrics: &mut std::collections::BTreeMap<String, f64>,
     retrieval: &Retrieval,
+    statistics: &LoopStatistics,
     served: Option<u64>,
     report: &ServerReport,
     site: &Site,
@@ -494,12 +540,20 @@ fn add_metrics(
         metrics.insert(name.to_owned(), value);
     };
     let milestones = &retrieval.milestones;
-    let start = retrieval.connections.first().map(|connection| connection.opened);
+    let start = retrieval
+        .connections
+        .first()
+        .map(|connection| connection.opened);
     let since = |from: Option<Instant>, to: Option<Instant>| -> Option<f64> {
         Some(to?.since(from?).as_secs_f64())
     };
+    // A client that takes its time has the page when it has worked on the last response.
+    let complete_and_worked = milestones.page_complete.and(statistics.worked_until);
     let times = [
-        ("elapsed_s", since(start, milestones.page_complete)),
+        (
+            "elapsed_s",
+            since(start, milestones.page_complete.max(complete_and_worked)),
+        ),
         ("html_s", since(start, milestones.base_complete)),
         ("sizes_known_s", since(start, milestones.sizes_known)),
         (
@@ -526,21 +580,33 @@ fn add_metrics(
         let mean = |bytes: fn(&fathometer_model::ExchangeRecord) -> Bytes| {
             complete.iter().map(|e| bytes(e).as_f64()).sum::<f64>() / complete.len() as f64
         };
-        put("request_mean_bytes", mean(|e| e.request_head + e.request_body));
+        put(
+            "request_mean_bytes",
+            mean(|e| e.request_head + e.request_body),
+        );
         put("response_head_mean_bytes", mean(|e| e.response_head));
     }
-    if let Some(base) = complete.iter().find(|e| e.target == PAGE && e.status == Some(200)) {
+    if let Some(base) = complete
+        .iter()
+        .find(|e| e.target == PAGE && e.status == Some(200))
+    {
         put("html_coded_bytes", base.response_body.as_f64());
     }
     if let Some(base) = site.files.iter().find(|file| file.path == PAGE) {
         put("html_bytes", base.body.len() as f64);
     }
-    put("requests_retried", f64::from(retrieval.counters.requests_retried));
+    put(
+        "requests_retried",
+        f64::from(retrieval.counters.requests_retried),
+    );
     put("flushes", f64::from(retrieval.counters.flushes()));
     put("flushes_timer", f64::from(retrieval.counters.flushes_timer));
     // What the server gave to its kernel and the client never had whole.
     if let Some(served) = served {
-        put("responses_lost", served.saturating_sub(complete.len() as u64) as f64);
+        put(
+            "responses_lost",
+            served.saturating_sub(complete.len() as u64) as f64,
+        );
     }
     let failed = retrieval
         .connections

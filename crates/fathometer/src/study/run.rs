@@ -124,7 +124,11 @@ pub fn execute(
     }
     let site = site(study, request.seed)?;
     let scratch = Scratch::new().map_err(RunError::Scratch)?;
-    if materials.servers.values().any(|(_, installed)| installed.is_some()) {
+    if materials
+        .servers
+        .values()
+        .any(|(_, installed)| installed.is_some())
+    {
         site_folder::write(&site, scratch.path())?;
     }
     let folder = RunFolder::create(request.folder.clone())?;
@@ -164,8 +168,9 @@ pub fn execute(
     drop(applied);
     let was_interrupted = interrupted();
     if was_interrupted {
-        info.notes
-            .push("interrupted by the user: cells that had not been run are not measured".to_owned());
+        info.notes.push(
+            "interrupted by the user: cells that had not been run are not measured".to_owned(),
+        );
     } else if result.is_ok() {
         info.finished = Some(clock.realtime_of(clock.now()).as_secs_f64());
     }
@@ -196,7 +201,12 @@ fn wanted_cells(
         if *factor != "block" && !study.defaults.contains_key(*factor) {
             return Err(RunError::Empty(format!(
                 "the study has no factor {factor:?}; it has block, {}",
-                study.defaults.keys().cloned().collect::<Vec<_>>().join(", ")
+                study
+                    .defaults
+                    .keys()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", ")
             )));
         }
     }
@@ -230,7 +240,10 @@ fn site(study: &Study, seed: Seed) -> Result<Site, RunError> {
 impl Materials {
     fn load(cells: &[Cell]) -> Result<Materials, RunError> {
         let levels = |factor: &str| -> BTreeSet<String> {
-            cells.iter().map(|cell| cell.level(factor).to_owned()).collect()
+            cells
+                .iter()
+                .map(|cell| cell.level(factor).to_owned())
+                .collect()
         };
         let mut profiles = BTreeMap::new();
         for name in levels("path") {
@@ -291,7 +304,9 @@ impl Materials {
             ));
         }
         for (name, count) in unable {
-            notes.push(format!("{name} cannot do {count} cells, which are left out"));
+            notes.push(format!(
+                "{name} cannot do {count} cells, which are left out"
+            ));
         }
         kept
     }
@@ -318,7 +333,11 @@ fn info(
         started: clock.realtime_of(Instant::ZERO).as_secs_f64(),
         finished: None,
         replicates_planned: Some(u64::from(planned)),
-        eras: materials.eras.values().map(|era| era_info(era, None)).collect(),
+        eras: materials
+            .eras
+            .values()
+            .map(|era| era_info(era, None))
+            .collect(),
         paths: materials
             .profiles
             .iter()
@@ -375,7 +394,10 @@ fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
             detail: None,
         })
         .collect();
-    for (side, list) in [Side::Client, Side::Server].iter().zip(applied.into_iter().flatten()) {
+    for (side, list) in [Side::Client, Side::Server]
+        .iter()
+        .zip(applied.into_iter().flatten())
+    {
         for setting in &list.0 {
             let (state, detail) = match &setting.outcome {
                 SettingOutcome::Applied(before) => {
@@ -457,7 +479,9 @@ impl Execution<'_> {
         };
         match replicate::run(&self.shared, &setup) {
             Ok(Finished { record, applied }) => {
-                lock(&self.applied).entry(era.name.clone()).or_insert(applied);
+                lock(&self.applied)
+                    .entry(era.name.clone())
+                    .or_insert(applied);
                 Ok(record)
             }
             // A server that does not start spoils its cell, not the run.
@@ -493,12 +517,15 @@ fn draw_plots(
         let Some(cell) = valid_cells.iter().find(|name| {
             name.starts_with("main/")
                 && plot.cell.iter().all(|(factor, level)| {
-                    name.split(['/', ',']).any(|part| part == format!("{factor}={level}"))
+                    name.split(['/', ','])
+                        .any(|part| part == format!("{factor}={level}"))
                 })
                 && study.defaults.iter().all(|(factor, level)| {
                     plot.cell.contains_key(factor)
                         || !super::spec::KEY_FACTORS.contains(&factor.as_str())
-                        || name.split(['/', ',']).any(|part| part == format!("{factor}={level}"))
+                        || name
+                            .split(['/', ','])
+                            .any(|part| part == format!("{factor}={level}"))
                 })
         }) else {
             continue;
@@ -534,7 +561,7 @@ fn draw_cell(cell: &Path, title: &str) -> Option<String> {
             ..packets::Options::default()
         };
         let (_, sequences) = packets::account_with_sequences(file, &options).ok()?;
-        let _ = (&sequences, title); None
+        packets::plot::time_sequences(&sequences, title)
     })
 }
 

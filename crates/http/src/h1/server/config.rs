@@ -20,6 +20,10 @@ pub struct ServerConfig {
     /// The output buffer that [`Coalesce`] speaks of. Zero: there is none, every response is handed
     /// over at once.
     pub output_buffer: Bytes,
+    /// How long the server works on a request, from when it takes it up to when its response is
+    /// ready; a connection's requests are taken up one after another. Zero is this server's own
+    /// speed; more stands for a slower one, whose time is that of the experiment.
+    pub service_time: Duration,
     /// Whether [`Served`](super::Served) events are made.
     pub events: bool,
 }
@@ -33,6 +37,7 @@ impl Default for ServerConfig {
             close: CloseManner::HalfThenDrain,
             coalesce: Coalesce::UntilInputWouldBlock,
             output_buffer: Bytes(64 * 1024),
+            service_time: Duration::ZERO,
             events: false,
         }
     }

@@ -282,3 +282,74 @@ fn a_client_that_sends_and_never_reads_is_pushed_back() {
     host.write(usize::MAX);
     assert_eq!(host.statuses(), [200; 50]);
 }
+
+#[test]
+fn work_takes_its_time_and_one_request_after_another() {
+    let mut host = Host::new(ServerConfig {
+        service_time: Duration::from_millis(10),
+        ..buffered(Coalesce::EachResponse, 0)
+    });
+    host.send(GET.repeat(3));
+    for answered in 0..3 {
+        assert_eq!(host.statuses().len(), answered);
+        assert_eq!(host.wait(), Duration::from_millis(10));
+        host.write(usize::MAX);
+    }
+    assert_eq!(host.statuses(), [200, 200, 200]);
+}
+
+#[test]
+fn requests_that_wait_for_work_count_as_complete() {
+    // Between the first response and the last the server never waits for input, so nothing leaves.
+    let mut host = Host::new(ServerConfig {
+        service_time: Duration::from_millis(10),
+        ..buffered(Coalesce::UntilInputWouldBlock, 100_000)
+    });
+    host.send(GET.repeat(3));
+    host.wait();
+    host.wait();
+    host.write(usize::MAX);
+    assert_eq!(host.writes.len(), 0);
+    host.wait();
+    host.write(usize::MAX);
+    assert_eq!(host.writes.len(), 1);
+    assert_eq!(host.statuses().len(), 3);
+}
+
+#[test]
+fn a_client_that_has_finished_still_gets_what_is_being_worked_on() {
+    let mut host = Host::new(ServerConfig {
+        service_time: Duration::from_millis(10),
+        ..buffered(Coalesce::EachResponse, 0)
+    });
+    host.send(GET.repeat(2));
+    host.eof();
+    while host.statuses().len() < 2 {
+        host.wait();
+        host.write(usize::MAX);
+    }
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientFinished)
+    );
+}
+
+#[test]
+fn the_end_is_announced_with_the_last_write_and_no_other() {
+    let mut host = Host::new(buffered(Coalesce::UntilInputWouldBlock, 4096));
+    host.push("GET /30000-0 HTTP/1.0\r\nHost: h\r\n\r\n");
+    let mut announced = Vec::new();
+    loop {
+        let mut slices = [IoSlice::new(&[]); 8];
+        let count = host.connection.transmit(&mut slices);
+        if count == 0 {
+            break;
+        }
+        announced.push(host.connection.ends_with_this());
+        let offered = slices[..count].iter().map(|slice| slice.len()).sum();
+        host.connection.transmitted(offered, host.now);
+    }
+    let (last, others) = announced.split_last().unwrap();
+    assert!(*last && others.iter().all(|ends| !ends) && others.len() > 5);
+    assert_eq!(host.connection.poll_action(), Some(Action::ShutdownWrite));
+}

@@ -95,6 +95,8 @@ pub struct Connection {
     head_end: HeadEnd,
     /// When the first octet of that head came.
     head_started: Option<Instant>,
+    /// The request that is being worked on.
+    work: Option<Work>,
     output: Output,
     phase: Phase,
     close_reason: Option<CloseReason>,
@@ -151,6 +153,15 @@ enum Phase {
     Closed,
 }
 
+/// A request that was taken up and whose response is not ready.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    /// The octets of its head, which `input` starts with.
+    head: usize,
+    /// When the response is ready.
+    until: Instant,
+}
+
 /// What happens when [`Connection::poll_timeout`] has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timeout {
@@ -161,6 +172,8 @@ enum Timeout {
     Linger,
     /// Responses were held for as long as they may be.
     Hold,
+    /// A request has been worked on.
+    Work,
 }
 
 impl Connection {
@@ -173,6 +186,7 @@ impl Connection {
             reading: Reading::Head,
             head_end: HeadEnd::new(),
             head_started: None,
+            work: None,
             output: Output::default(),
             phase: Phase::Open,
             close_reason: None,
@@ -194,7 +208,10 @@ impl Connection {
     pub fn wants_data(&self) -> bool {
         match self.phase {
             _ if self.peer_finished => false,
-            Phase::Open if self.close_reason.is_none() => !self.is_congested(),
+            Phase::Open if self.close_reason.is_none() => {
+                // Work takes time: what is asked for meanwhile must not pile up without bound.
+                !self.is_congested() && self.input.len() as u64 <= self.config.limits.backlog.0
+            }
             Phase::Open => {
                 self.config.close == CloseManner::HalfThenDrain
                     && self.discarded <= self.config.limits.linger_bytes.0
@@ -248,6 +265,7 @@ impl Connection {
             Timeout::Body => self.refuse(Refusal::BodyTimeout, now),
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Hold => self.release_all(now),
+            Timeout::Work => self.process_input(now),
             Timeout::Send => {
                 self.stop(CloseReason::SendTimeout);
                 self.finish(Action::Abort);
@@ -278,6 +296,13 @@ impl Connection {
         } else {
             0
         }
+    }
+
+    /// Whether the own half ends with what [`transmit`](Self::transmit) offers now. A host that tells
+    /// the transport so (`MSG_MORE`) lets the end ride on the last segment instead of following it,
+    /// which costs a packet, and a round trip where the congestion window is one segment.
+    pub fn ends_with_this(&self) -> bool {
+        self.phase == Phase::Open && self.close_reason.is_some() && self.output.offers_the_rest()
     }
 
     /// The transport took the first `count` octets of what [`transmit`](Self::transmit) offered.
@@ -336,6 +361,7 @@ impl Connection {
         self.close_reason.get_or_insert(reason);
         self.reading = Reading::Nothing;
         self.head_started = None;
+        self.work = None;
         self.discarded += self.input.len() as u64;
         self.input.clear();
     }
@@ -345,7 +371,11 @@ impl Connection {
         if self.phase == Phase::Closed {
             return;
         }
-        if self.peer_finished && self.close_reason.is_none() && !self.is_congested() {
+        if self.peer_finished
+            && self.close_reason.is_none()
+            && self.work.is_none()
+            && !self.is_congested()
+        {
             let between = self.input.is_empty() && matches!(self.reading, Reading::Head);
             self.stop(if between {
                 CloseReason::ClientFinished
@@ -356,7 +386,8 @@ impl Connection {
         let release = match self.config.coalesce {
             // A congested server waits for the transport alone.
             _ if self.close_reason.is_some() || self.is_congested() => true,
-            Coalesce::EachResponse | Coalesce::UntilInputWouldBlock => true,
+            Coalesce::EachResponse => true,
+            Coalesce::UntilInputWouldBlock => self.work.is_none(),
             Coalesce::UntilInputDrained => self.input.is_empty(),
         };
         if release {
@@ -398,10 +429,11 @@ impl Connection {
             .output
             .is_released()
             .then(|| (self.last_output + limits.send, Timeout::Send));
+        let working = self.work.map(|work| (work.until, Timeout::Work));
         let holding =
             (self.output.held() > 0).then(|| (self.last_input + limits.idle, Timeout::Hold));
         let reading = match (&self.reading, self.head_started) {
-            _ if self.is_congested() => None,
+            _ if self.is_congested() || self.work.is_some() => None,
             (Reading::Nothing, _) => None,
             (Reading::Body { .. }, _) => Some((self.last_input + limits.idle, Timeout::Body)),
             (Reading::Head, Some(started)) => Some((started + limits.header, Timeout::Head)),
@@ -411,7 +443,7 @@ impl Connection {
                 Some((since + limits.idle, Timeout::Idle))
             }
         };
-        [sending, holding, reading]
+        [sending, working, holding, reading]
             .into_iter()
             .flatten()
             .min_by_key(|&(at, _)| at)

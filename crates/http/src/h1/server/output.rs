@@ -140,6 +140,13 @@ impl Output {
         self.releases.back().map_or(self.sent, |last| last.end)
     }
 
+    /// Whether what goes next is all there is.
+    pub fn offers_the_rest(&self) -> bool {
+        self.releases
+            .front()
+            .is_some_and(|first| first.next == self.queued)
+    }
+
     /// Fills `slices` with what goes next: at most the rest of one unit. Returns how many were filled.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         let Some(release) = self.releases.front() else {

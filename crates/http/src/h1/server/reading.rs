@@ -4,7 +4,7 @@ use fathometer_model::{Bytes, Instant};
 
 use super::refusal::{CloseReason, Refusal};
 use super::request::{self, BodyFraming, RequestHead};
-use super::{Body, Connection, Exchange, Reading, Served};
+use super::{Body, Connection, Exchange, Reading, Served, Work};
 use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
 use crate::h1::fields::{self, HeadEnd, Strictness};
 use crate::origin::Status;
@@ -49,12 +49,25 @@ impl Connection {
         if bytes == b"\r" {
             return 0;
         }
-        self.head_started.get_or_insert(now);
-        let found = match self.find_head(bytes) {
-            Ok(None) => return 0,
-            Ok(Some(length)) => Ok(length),
-            Err(refusal) => Err(refusal),
+        let found = match self.work {
+            Some(work) if now < work.until => return 0,
+            Some(work) => Ok(work.head),
+            None => {
+                self.head_started.get_or_insert(now);
+                match self.find_head(bytes) {
+                    Ok(None) => return 0,
+                    Ok(Some(head)) if !self.config.service_time.is_zero() => {
+                        let until = now + self.config.service_time;
+                        self.work = Some(Work { head, until });
+                        self.head_started = None;
+                        return 0;
+                    }
+                    Ok(Some(length)) => Ok(length),
+                    Err(refusal) => Err(refusal),
+                }
+            }
         };
+        self.work = None;
         self.head_end = HeadEnd::new();
         self.head_started = None;
         let begun = found.and_then(|length| {
