@@ -27,6 +27,12 @@ impl Endpoint {
         self.port
     }
 
+    /// The address as IPv4, if it is one.
+    #[inline]
+    pub(super) fn ipv4(self) -> Option<u32> {
+        (self.address >> 32 == 0xffff).then_some(self.address as u32)
+    }
+
     /// The address alone: port 0.
     pub(super) fn without_port(self) -> Endpoint {
         Endpoint { port: 0, ..self }

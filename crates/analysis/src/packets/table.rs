@@ -40,12 +40,19 @@ impl Accounting {
         let packets = self.packets();
         writeln!(out, "{name}: {packets} packets in {seconds:.6} s")?;
         let taken = |counted: bool| -> Vec<String> {
-            let interfaces = self.interfaces.iter().filter(|i| i.counted == counted);
-            let name = |i: &super::summary::InterfaceSummary| {
-                let name = i.name.as_deref().unwrap_or("unnamed");
-                format!("{name} ({})", i.packets)
-            };
-            interfaces.map(name).collect()
+            // Sections of one file repeat the names of their interfaces.
+            let mut names = Vec::<(&str, u64)>::new();
+            for interface in self.interfaces.iter().filter(|i| i.counted == counted) {
+                let name = interface.name.as_deref().unwrap_or("unnamed");
+                match names.iter_mut().find(|known| known.0 == name) {
+                    Some(known) => known.1 += interface.packets,
+                    None => names.push((name, interface.packets)),
+                }
+            }
+            names
+                .iter()
+                .map(|(name, packets)| format!("{name} ({packets})"))
+                .collect()
         };
         writeln!(out, "counted: {}", taken(true).join(", "))?;
         let left_out = taken(false);
@@ -211,15 +218,22 @@ impl Accounting {
         line("longest idle gap", format!("{} ms", figure(idle)))?;
         if let Some(sent) = &self.sent {
             let total = sent.total();
+            if total.total() == 0 {
+                return line("sent again", "nothing".to_owned());
+            }
             let causes: Vec<String> = total
                 .lost
                 .iter()
-                .map(|(cause, count)| format!("{count} of packets dropped by {cause}"))
-                .chain([format!("{} spurious", total.spurious)])
+                .map(|(cause, count)| format!("{count} dropped ({cause})"))
+                .chain([format!("{} not dropped", total.spurious)])
                 .collect();
             line(
                 "sent again",
-                format!("{} packets: {}", total.total(), causes.join(", ")),
+                format!(
+                    "{} packets; what they repeat was: {}",
+                    total.total(),
+                    causes.join(", ")
+                ),
             )?;
         }
         Ok(())

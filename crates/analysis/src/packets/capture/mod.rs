@@ -143,6 +143,13 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// Whether these octets occur anywhere in what stands beside the packet: a quick look before
+    /// [`Record::comments`].
+    #[inline]
+    pub fn mentions(&self, octets: &[u8]) -> bool {
+        self.options.mention(octets)
+    }
+
     /// The comments written beside the packet, in the order of the file. Those that are not UTF-8
     /// are left out.
     pub fn comments(&self) -> impl Iterator<Item = &'a str> + use<'a> {

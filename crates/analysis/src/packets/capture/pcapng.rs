@@ -287,6 +287,11 @@ impl<'a> Options<'a> {
     }
 
     #[inline]
+    pub(super) fn mention(&self, octets: &[u8]) -> bool {
+        self.left.len() >= octets.len() && memchr::memmem::find(self.left, octets).is_some()
+    }
+
+    #[inline]
     pub(super) fn comments(self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.filter(|(code, _)| *code == OPTION_COMMENT)
             .filter_map(|(_, value)| std::str::from_utf8(value).ok())
