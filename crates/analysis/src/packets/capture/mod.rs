@@ -21,6 +21,9 @@ use self::window::Window;
 /// The largest block or packet record that is read into memory; real ones are far smaller.
 const BLOCK_LIMIT: usize = 16 << 20;
 
+/// Octets that are quoted of a file that is no capture.
+const QUOTED: usize = 8;
+
 /// Why a capture gave no packets at all, or stopped giving them.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
@@ -251,7 +254,11 @@ impl<R: Read> Capture<R> {
             [0x1f, 0x8b, ..] => return Err(CaptureError::Compressed { with: "gzip" }),
             [0x28, 0xb5, 0x2f, 0xfd] => return Err(CaptureError::Compressed { with: "zstd" }),
             [0xfd, b'7', b'z', b'X'] => return Err(CaptureError::Compressed { with: "xz" }),
-            _ => return Err(unrecognised(window.octets())),
+            _ => {
+                // As many as are quoted, whatever the first read happened to give.
+                fill(&mut window, QUOTED)?;
+                return Err(unrecognised(window.octets()));
+            }
         };
         Ok(Capture {
             window,
@@ -385,7 +392,7 @@ fn fill<R: Read>(window: &mut Window<R>, wanted: usize) -> Result<bool, CaptureE
 fn unrecognised(beginning: &[u8]) -> CaptureError {
     let beginning: Vec<String> = beginning
         .iter()
-        .take(8)
+        .take(QUOTED)
         .map(|b| format!("{b:02x}"))
         .collect();
     CaptureError::Unrecognised {
