@@ -41,6 +41,7 @@
 //! explicit congestion notification, policers, links that share a medium.
 
 mod codel;
+mod delayed_ack;
 mod drop_list;
 mod duration;
 mod fate;
@@ -48,6 +49,7 @@ mod framing;
 mod link;
 mod profile;
 
+pub use delayed_ack::{DelayedAck, DelayedAckClock, Outbound};
 pub use drop_list::DropList;
 pub use fate::{Decisions, Fate, predict};
 pub use framing::Framing;

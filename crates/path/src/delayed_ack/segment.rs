@@ -1,0 +1,143 @@
+//! A TCP segment as delayed acknowledgements see it, read from a raw IP packet (RFC 791, RFC 8200,
+//! RFC 9293).
+//!
+//! Fragments, IPv6 extension headers and whatever does not add up are not understood. Checksums
+//! are not looked at: nothing here is corrupted on the way, and the kernel looks at them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const TCP: u8 = 6;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// An address and a port.
+pub(super) type Endpoint = (IpAddr, u16);
+
+/// What a segment says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Segment {
+    pub(super) source: Endpoint,
+    pub(super) destination: Endpoint,
+    /// Of its first octet, or of SYN.
+    pub(super) sequence: u32,
+    /// Absent without the flag ACK.
+    pub(super) acknowledgement: Option<u32>,
+    /// As it stands in the header, before scaling.
+    pub(super) window: u16,
+    /// Octets of data.
+    pub(super) data: u32,
+    pub(super) fin: bool,
+    pub(super) rst: bool,
+    /// What a SYN offers; absent when it is none.
+    pub(super) syn: Option<Offer>,
+    /// ACK is its only flag and it carries no data.
+    pub(super) is_pure_ack: bool,
+}
+
+/// What a SYN offers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// The largest segment that its sender takes, in octets of data.
+    pub(super) largest_segment: Option<u16>,
+    /// The shift of its sender's windows, if both sides offer one.
+    pub(super) window_shift: Option<u8>,
+    pub(super) timestamps: bool,
+}
+
+impl Segment {
+    /// Reads a raw IP packet; `None` when it is not a whole TCP segment that is understood.
+    pub(super) fn parse(packet: &[u8]) -> Option<Segment> {
+        let (source, destination, tcp) = match packet.first()? >> 4 {
+            4 => parse_v4(packet)?,
+            6 => parse_v6(packet)?,
+            _ => return None,
+        };
+        let header: &[u8; 20] = tcp.first_chunk()?;
+        let header_length = usize::from(header[12] >> 4) * 4;
+        let options = tcp.get(20..header_length)?;
+        let flags = header[13];
+        let data = (tcp.len() - header_length) as u32;
+        let reserved = header[12] & 0x0f;
+        Some(Segment {
+            source: (source, u16::from_be_bytes([header[0], header[1]])),
+            destination: (destination, u16::from_be_bytes([header[2], header[3]])),
+            sequence: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+            acknowledgement: (flags & ACK != 0)
+                .then(|| u32::from_be_bytes([header[8], header[9], header[10], header[11]])),
+            window: u16::from_be_bytes([header[14], header[15]]),
+            data,
+            fin: flags & FIN != 0,
+            rst: flags & RST != 0,
+            syn: (flags & SYN != 0).then(|| Offer::parse(options)),
+            is_pure_ack: flags == ACK && reserved == 0 && data == 0,
+        })
+    }
+
+    /// The sequence number after everything it carries.
+    pub(super) fn end(&self) -> u32 {
+        self.sequence
+            .wrapping_add(self.data)
+            .wrapping_add(u32::from(self.syn.is_some()))
+            .wrapping_add(u32::from(self.fin))
+    }
+}
+
+impl Offer {
+    /// Reads the options of a SYN, up to the first that does not add up.
+    fn parse(mut options: &[u8]) -> Offer {
+        let mut offer = Offer::default();
+        loop {
+            let length = match options {
+                [] | [0, ..] => return offer,
+                [1, ..] => 1,
+                [_, length, ..] if (2..=options.len()).contains(&usize::from(*length)) => {
+                    usize::from(*length)
+                }
+                _ => return offer,
+            };
+            match options[..length] {
+                [2, 4, high, low] => offer.largest_segment = Some(u16::from_be_bytes([high, low])),
+                // RFC 7323, section 2.3: more than 14 counts as 14.
+                [3, 3, shift] => offer.window_shift = Some(shift.min(14)),
+                [8, 10, ..] => offer.timestamps = true,
+                _ => {}
+            }
+            options = &options[length..];
+        }
+    }
+}
+
+fn parse_v4(packet: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
+    let header: &[u8; 20] = packet.first_chunk()?;
+    let header_length = usize::from(header[0] & 0x0f) * 4;
+    let total_length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    // All but "don't fragment": an offset, or more fragments to come.
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+    if header_length < 20 || fragment != 0 || header[9] != TCP {
+        return None;
+    }
+    let source: [u8; 4] = *header[12..].first_chunk()?;
+    let destination: [u8; 4] = *header[16..].first_chunk()?;
+    Some((
+        Ipv4Addr::from(source).into(),
+        Ipv4Addr::from(destination).into(),
+        packet.get(header_length..total_length)?,
+    ))
+}
+
+fn parse_v6(packet: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
+    let header: &[u8; 40] = packet.first_chunk()?;
+    let payload_length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    if header[6] != TCP {
+        return None;
+    }
+    let source: [u8; 16] = *header[8..].first_chunk()?;
+    let destination: [u8; 16] = *header[24..].first_chunk()?;
+    Some((
+        Ipv6Addr::from(source).into(),
+        Ipv6Addr::from(destination).into(),
+        packet.get(40..40 + payload_length)?,
+    ))
+}
