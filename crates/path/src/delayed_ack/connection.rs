@@ -1,0 +1,275 @@
+//! What is known of one connection, and which of its acknowledgements 4.4BSD sends at once.
+
+use super::segment::{Offer, Segment};
+
+/// The largest segment of a side that does not say (RFC 9293, section 3.7.1), in octets.
+const DEFAULT_LARGEST_SEGMENT: u16 = 536;
+
+/// The octets that time stamps take from a full segment, padding included.
+const TIMESTAMPS_LENGTH: u32 = 12;
+
+/// What a side opened with.
+#[derive(Debug, Clone, Copy)]
+struct Opening {
+    /// The sequence number of its SYN.
+    first: u32,
+    offer: Offer,
+}
+
+/// What a packet tells the peer about what the host has received and has room for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    acknowledgement: u32,
+    /// The right edge of the window: the first sequence number that there is no room for.
+    edge: u32,
+}
+
+impl Told {
+    /// Whether it makes `other` needless.
+    pub(super) fn says_as_much_as(self, other: Told) -> bool {
+        is_after(self.acknowledgement, other.acknowledgement)
+            || (self.acknowledgement == other.acknowledgement
+                && is_at_or_after(self.edge, other.edge))
+    }
+}
+
+/// An acknowledgement that waits; its octets are in the connection's buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) told: Told,
+    /// Its place in [`DelayedAck`](super::DelayedAck)'s waiting line.
+    pub(super) turn: u64,
+}
+
+/// Data that came before others that belong in front of them.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    /// What the host lacks first.
+    start: u32,
+    /// The end of all that lies behind it.
+    end: u32,
+}
+
+/// What the packets of a connection told, in both directions.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// Its place among all connections, by their beginning.
+    pub(super) age: u64,
+    host: Option<Opening>,
+    peer: Option<Opening>,
+    /// What the host has been given without a gap, as far as packets and acknowledgements tell.
+    next: u32,
+    gap: Option<Gap>,
+    /// The peer sent something that BSD answers at once with the acknowledgement that it had.
+    provoked: bool,
+    /// The sequence numbers after each side's FIN.
+    host_fin: Option<u32>,
+    peer_fin: Option<u32>,
+    host_fin_is_acknowledged: bool,
+    /// The largest window that the host announced, in octets.
+    largest_window: u32,
+    /// The last word that left.
+    left: Option<Told>,
+    pub(super) held: Option<Held>,
+    /// The octets of what is held, or room for them.
+    pub(super) buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(super) fn new(age: u64) -> Connection {
+        Connection {
+            age,
+            host: None,
+            peer: None,
+            next: 0,
+            gap: None,
+            provoked: false,
+            host_fin: None,
+            peer_fin: None,
+            host_fin_is_acknowledged: false,
+            largest_window: 0,
+            left: None,
+            held: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The sequence number of the host's SYN.
+    pub(super) fn host_first(&self) -> Option<u32> {
+        self.host.map(|host| host.first)
+    }
+
+    /// The sequence number of the peer's SYN.
+    pub(super) fn peer_first(&self) -> Option<u32> {
+        self.peer.map(|peer| peer.first)
+    }
+
+    /// The host sends a SYN.
+    pub(super) fn host_opened(&mut self, first: u32, offer: Offer) {
+        self.host = Some(Opening { first, offer });
+    }
+
+    /// The peer's SYN is about to arrive.
+    pub(super) fn peer_opened(&mut self, first: u32, offer: Offer) {
+        self.peer = Some(Opening { first, offer });
+        self.next = first.wrapping_add(1);
+    }
+
+    /// The host sends a FIN, which ends before `end`.
+    pub(super) fn host_finished(&mut self, end: u32) {
+        self.host_fin = Some(end);
+    }
+
+    /// The peer acknowledges.
+    pub(super) fn peer_acknowledged(&mut self, acknowledgement: u32) {
+        self.host_fin_is_acknowledged |= self
+            .host_fin
+            .is_some_and(|fin| is_at_or_after(acknowledgement, fin));
+    }
+
+    /// What a segment of the host tells.
+    pub(super) fn told(&mut self, segment: &Segment, acknowledgement: u32) -> Told {
+        // The windows in SYN are never scaled.
+        let shift = match (self.host, self.peer) {
+            (Some(host), Some(peer))
+                if segment.syn.is_none() && peer.offer.window_shift.is_some() =>
+            {
+                host.offer.window_shift.unwrap_or(0)
+            }
+            _ => 0,
+        };
+        let window = u32::from(segment.window) << shift;
+        self.largest_window = self.largest_window.max(window);
+        Told {
+            acknowledgement,
+            edge: acknowledgement.wrapping_add(window),
+        }
+    }
+
+    /// Whether BSD would have sent a pure acknowledgement that tells this without waiting.
+    pub(super) fn acknowledges_at_once(&self, told: Told, segments: u32) -> bool {
+        let (Some(left), Some(latest)) = (self.left, self.latest()) else {
+            // The third packet of the handshake.
+            return true;
+        };
+        if is_after(latest.acknowledgement, told.acknowledgement) {
+            // Overtaken within the host: what is held says more, and goes on waiting.
+            return true;
+        }
+        let repeats = told.acknowledgement == latest.acknowledgement;
+        if repeats && (self.provoked || !is_after(told.edge, latest.edge)) {
+            return true;
+        }
+        let fills_a_gap = self
+            .gap
+            .is_some_and(|gap| is_after(told.acknowledgement, gap.start));
+        let acknowledges_fin = self
+            .peer_fin
+            .is_some_and(|fin| is_at_or_after(told.acknowledgement, fin));
+        let enough = self.enough(segments);
+        let acknowledged = told.acknowledgement.wrapping_sub(left.acknowledgement);
+        let edge_moved =
+            is_after(told.edge, left.edge) && told.edge.wrapping_sub(left.edge) >= enough;
+        fills_a_gap || acknowledges_fin || acknowledged >= enough || edge_moved
+    }
+
+    /// The octets that are acknowledged without waiting.
+    fn enough(&self, segments: u32) -> u32 {
+        let offers = [self.host, self.peer].map(|side| side.map(|side| side.offer));
+        let largest = offers
+            .iter()
+            .map(|offer| offer.and_then(|offer| offer.largest_segment))
+            .map(|largest| largest.unwrap_or(DEFAULT_LARGEST_SEGMENT))
+            .fold(u16::MAX, u16::min);
+        let timestamps = offers
+            .iter()
+            .all(|offer| offer.is_some_and(|offer| offer.timestamps));
+        let full = u32::from(largest)
+            .saturating_sub(if timestamps { TIMESTAMPS_LENGTH } else { 0 })
+            .max(1);
+        full.saturating_mul(segments)
+            .min(self.largest_window.div_ceil(2))
+            .max(1)
+    }
+
+    /// The last word of the kernel, whether it left or is held.
+    fn latest(&self) -> Option<Told> {
+        self.held.map(|held| held.told).or(self.left)
+    }
+
+    /// The kernel acknowledges; it knows better than the packets seen here what it has.
+    pub(super) fn host_acknowledged(&mut self, told: Told) {
+        if is_after(told.acknowledgement, self.next) {
+            self.next = told.acknowledgement;
+        }
+        if self
+            .gap
+            .is_some_and(|gap| is_at_or_after(told.acknowledgement, gap.end))
+        {
+            self.gap = None;
+        }
+    }
+
+    /// This is known to the peer as soon as the path has carried it.
+    pub(super) fn has_left(&mut self, told: Told) {
+        if self.left.is_none_or(|left| told.says_as_much_as(left)) {
+            self.left = Some(told);
+        }
+        self.provoked = false;
+    }
+
+    /// The host is about to get a segment that is neither SYN nor RST.
+    pub(super) fn peer_sent(&mut self, segment: &Segment) {
+        let end = segment.end();
+        if segment.fin {
+            self.peer_fin = Some(end);
+        }
+        if end == segment.sequence && is_at_or_after(end, self.next) {
+            // An acknowledgement: nothing to answer, even if it overtook data.
+            return;
+        }
+        let is_beyond_window = self.latest().is_some_and(|told| is_after(end, told.edge));
+        if is_after(segment.sequence, self.next) {
+            self.provoked = true;
+            let gap = self.gap.get_or_insert(Gap {
+                start: self.next,
+                end,
+            });
+            if is_after(end, gap.end) {
+                gap.end = end;
+            }
+        } else if is_beyond_window || !is_after(end, self.next) {
+            // A probe of the window, a keep-alive, or what was there before.
+            self.provoked = true;
+        } else {
+            self.next = end;
+        }
+    }
+
+    /// Whether the kernel takes an RST for genuine: once the handshake is over its sequence number
+    /// must lie in the window (RFC 9293, section 3.10.7.4).
+    pub(super) fn is_reset_by(&self, segment: &Segment) -> bool {
+        self.latest().is_none_or(|told| {
+            is_at_or_after(segment.sequence, told.acknowledgement)
+                && is_at_or_after(told.edge, segment.sequence)
+        })
+    }
+
+    /// Whether both sides have finished, and each knows it of the other or soon will.
+    pub(super) fn is_over(&self) -> bool {
+        let peer_fin_is_acknowledged = match (self.peer_fin, self.left) {
+            (Some(fin), Some(left)) => is_at_or_after(left.acknowledgement, fin),
+            _ => false,
+        };
+        self.host_fin_is_acknowledged && peer_fin_is_acknowledged
+    }
+}
+
+/// Whether `sequence` comes after `other`, less than half the circle ahead.
+fn is_after(sequence: u32, other: u32) -> bool {
+    (sequence.wrapping_sub(other) as i32) > 0
+}
+
+fn is_at_or_after(sequence: u32, other: u32) -> bool {
+    (sequence.wrapping_sub(other) as i32) >= 0
+}
