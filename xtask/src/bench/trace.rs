@@ -97,7 +97,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     })
 }
 
-fn build(root: &Path) -> Result<PathBuf, String> {
+pub(super) fn build(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--release", "--quiet", "--package", "fathometer"])
@@ -112,10 +112,10 @@ fn build(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// A folder that goes when the bench does.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Scratch, String> {
+    pub(super) fn new() -> Result<Scratch, String> {
         let folder = std::env::temp_dir().join(format!("fathometer-bench-{}", std::process::id()));
         fs::create_dir_all(&folder)
             .map_err(|error| format!("failed to make {}: {error}", folder.display()))?;
@@ -153,7 +153,7 @@ fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
     Ok((times.iter().sum(), text))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
