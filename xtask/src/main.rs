@@ -2,6 +2,7 @@
 //!
 //! They are a program and not scripts so that they need nothing but the Rust tool chain.
 
+mod bench;
 mod fuzz;
 mod tidy;
 
@@ -24,6 +25,8 @@ enum Chore {
     Tidy,
     /// Build the fuzz targets and run each for a bounded time.
     Fuzz(fuzz::Arguments),
+    /// Measure the speed bars, each against the program it is measured by.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Tidy => tidy::run(root),
         Chore::Fuzz(arguments) => fuzz::run(root, &arguments),
+        Chore::Bench(arguments) => bench::run(root, &arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error}");

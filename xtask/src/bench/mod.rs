@@ -1,0 +1,48 @@
+//! `cargo xtask bench`: the speed bars of the project, each against the program it is measured by.
+//!
+//! Figures are ratios taken in one run on one machine, or limits in units of the clock; both
+//! repeat where absolute throughput does not. A missed bar is a failure.
+
+mod path;
+mod trace;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Measure the speed bars.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Which of them.
+    #[arg(value_enum, default_value = "all")]
+    bench: Bench,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Bench {
+    /// The emulated path: bulk throughput and lateness.
+    Path,
+    /// Packet accounting, against tshark.
+    Trace,
+    /// All of them.
+    All,
+}
+
+/// A bench: from the root of the workspace to whether its bar is met.
+type Run = fn(&Path) -> Result<ExitCode, String>;
+
+const BENCHES: &[(Bench, Run)] = &[(Bench::Path, path::run), (Bench::Trace, trace::run)];
+
+/// Runs what `arguments` ask for; fails when one of them fails.
+pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
+    let mut all_met = true;
+    for (bench, run) in BENCHES {
+        if arguments.bench == Bench::All || arguments.bench == *bench {
+            all_met &= run(root)? == ExitCode::SUCCESS;
+        }
+    }
+    Ok(if all_met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
