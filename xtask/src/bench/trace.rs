@@ -233,7 +233,7 @@ fn write_capture(file: &Path) -> io::Result<Truth> {
                 for _ in 0..2 {
                     talk.turn(&mut truth, |packet| {
                         time += 3_000;
-                        put(&mut writer, time, packet)
+                        put(&mut writer, time, &packet)
                     })?;
                 }
             }
@@ -319,7 +319,7 @@ impl Talk {
             3 => put(self, true, 0x18, 300),
             step if step < Talk::OPENING + SEGMENTS => {
                 put(self, false, 0x10, 1_448)?;
-                if self.number % 8 == 0 && step == 10 {
+                if self.number.is_multiple_of(8) && step == 10 {
                     // Sent once more, because its acknowledgement is slow to come.
                     self.server_next = self.server_next.wrapping_sub(1_448);
                     put(self, false, 0x10, 1_448)?;
@@ -336,7 +336,7 @@ impl Talk {
     }
 }
 
-fn put(writer: &mut impl Write, time: u64, packet: Packet) -> io::Result<()> {
+fn put(writer: &mut impl Write, time: u64, packet: &Packet) -> io::Result<()> {
     let length = 52 + packet.payload;
     let kept = KEPT.min(usize::from(length));
     let mut body = Vec::with_capacity(KEPT + 24);
