@@ -231,6 +231,13 @@ fn the_second_full_segment_is_acknowledged_at_once() {
 }
 
 #[test]
+fn octets_count_even_when_the_program_has_not_read_yet() {
+    let mut lab = Lab::connected();
+    lab.is_held(&from_host(0, 2919).window(WINDOW - 2919));
+    lab.passes(&from_host(0, 2920).window(WINDOW - 2920));
+}
+
+#[test]
 fn an_acknowledgement_at_a_tick_begins_the_count_anew() {
     let mut lab = Lab::connected();
     let first = lab.gets_full(0);
@@ -275,6 +282,17 @@ fn data_that_say_less_do_not_take_the_place_of_what_is_held() {
     lab.passes(&from_host(300, 100).data(300).window(WINDOW - 1));
     lab.tick();
     lab.releases(&from_host(0, 100));
+}
+
+#[test]
+fn an_acknowledgement_that_a_later_one_overtook_passes_and_changes_nothing() {
+    let mut lab = Lab::connected();
+    lab.is_held(&from_host(0, 200));
+    lab.passes(&from_host(0, 100));
+    lab.tick();
+    lab.releases(&from_host(0, 200));
+    lab.passes(&from_host(0, 0).data(10));
+    lab.is_held(&from_host(10, 200 + 2 * FULL - 1));
 }
 
 #[test]
@@ -324,6 +342,27 @@ fn a_segment_that_fills_a_gap_is_acknowledged_at_once() {
 }
 
 #[test]
+fn all_that_lies_behind_gaps_is_acknowledged_at_once() {
+    let mut lab = Lab::connected();
+    for ahead in [100, 300] {
+        lab.gets(&from_peer(ahead, 0).data(100));
+        lab.passes(&from_host(0, 0));
+    }
+    lab.gets(&from_peer(0, 0).data(100));
+    lab.passes(&from_host(0, 200));
+    lab.gets(&from_peer(200, 0).data(100));
+    lab.passes(&from_host(0, 400));
+}
+
+#[test]
+fn an_acknowledgement_of_the_peer_that_overtook_its_data_makes_no_gap() {
+    let mut lab = Lab::connected();
+    lab.gets(&from_peer(100, 0));
+    lab.gets(&from_peer(0, 0).data(100));
+    lab.is_held(&from_host(0, 100));
+}
+
+#[test]
 fn what_was_given_to_the_kernel_before_a_gap_waits_until_the_gap_is_answered() {
     let mut lab = Lab::connected();
     lab.gets(&from_peer(0, 0).data(100));
@@ -369,9 +408,9 @@ fn a_probe_of_the_window_is_answered_at_once() {
     lab.gets(&from_peer(0, 0).data(100));
     lab.is_held(&from_host(0, 100).window(0));
     lab.gets(&from_peer(100, 0).data(1));
-    lab.passes(&from_host(0, 100).window(0));
-    lab.gets(&from_peer(100, 0).data(1));
     lab.passes(&from_host(0, 100).window(10));
+    // Once answered, what follows waits again.
+    lab.is_held(&from_host(0, 100).window(20));
 }
 
 #[test]
