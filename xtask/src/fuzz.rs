@@ -95,7 +95,9 @@ fn targets(fuzz: &Path) -> Result<Vec<String>, String> {
 fn build(fuzz: &Path) -> Result<PathBuf, String> {
     let host = host()?;
     let folder = match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => PathBuf::from(folder).join("fuzz"),
+        // As cargo reads it: relative to where cargo was called.
+        Some(folder) => std::path::absolute(PathBuf::from(folder).join("fuzz"))
+            .map_err(|error| format!("failed to find the target folder: {error}"))?,
         None => fuzz.join("target"),
     };
     // With an explicit target the flags are for the targets and not for build scripts.
