@@ -7,6 +7,7 @@
 
 use std::io::IoSlice;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use fathometer_fuzz::Pieces;
 use fathometer_http::h1::server::{
@@ -18,6 +19,9 @@ use libfuzzer_sys::fuzz_target;
 
 /// Request content that the server takes, in octets.
 const LONGEST_BODY: u64 = 200;
+
+/// Time-outs that a connection may take to end.
+const LONGEST_WAIT: usize = 10_000;
 
 /// The interim response to a client that waits with its content.
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -101,6 +105,10 @@ fn config(setup: u8) -> Arc<ServerConfig> {
             _ => Coalesce::UntilInputWouldBlock,
         },
         output_buffer: Bytes(u64::from(setup >> 5) * 150),
+        service_time: match setup >> 5 {
+            6 => Duration::from_millis(10),
+            _ => Duration::ZERO,
+        },
         events: true,
     })
 }
@@ -122,8 +130,9 @@ fn serve<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>)
     }
     connection.handle_eof(now);
     drain(&mut connection, &mut outcome, &mut closed, now);
-    // What is left are limits on waiting; each passes once.
-    for _ in 0..8 {
+    // What is left are limits on waiting, each of which passes once, and the time that the server
+    // takes for requests, of which there are fewer than this.
+    for _ in 0..LONGEST_WAIT {
         let Some(at) = connection.poll_timeout() else {
             break;
         };
