@@ -2,8 +2,9 @@
 //!
 //! Each capture is classified by [`fathometer_analysis::packets`] and by tshark with the display
 //! filter of each class, and the numbers of the frames are compared, not only how many there are.
-//! Captures are made up here, of shapes that are easily counted wrong; captures of runs in this
-//! tree and those named in `FATHOMETER_CAPTURES` (separated by `:`) are compared too.
+//! Captures are made up here, of shapes that are easily counted wrong, and taken in a lab where one
+//! can be had (`FATHOMETER_REQUIRE_LAB` is 1: must be had); captures of runs in this tree and those
+//! named in `FATHOMETER_CAPTURES` (separated by `:`) are compared too.
 //!
 //! Without tshark nothing is compared, which is said on stderr, and fails when
 //! `FATHOMETER_REQUIRE_TOOLS` is 1.
@@ -48,6 +49,33 @@ fn every_made_up_packet_is_in_tsharks_class() {
     for (name, octets) in captures {
         let file = tshark.file(&octets);
         tshark.compare(name, &file);
+    }
+}
+
+#[test]
+fn every_packet_of_a_lab_is_in_tsharks_class() {
+    let Some(tshark) = Tshark::find() else { return };
+    if !lab_can_be_had() {
+        return;
+    }
+    for (policy, era) in [("h1.0x4", "1997"), ("h1.1-pipeline", "today")] {
+        let file = fetch_behind_a_lossy_path(tshark.folder.path(), policy, era);
+        tshark.compare(&format!("a lab: {policy}, {era}"), &file);
+        let octets = fs::read(&file).unwrap();
+        let accounting = account(&octets[..], &Options::default()).unwrap();
+        assert!(accounting.integrity.is_whole());
+        // The path dropped data, every octet arrived all the same, and each cause is known.
+        let sent = accounting
+            .sent
+            .as_ref()
+            .expect("the lab tells what was sent");
+        assert!(sent.total().lost_total() > 0, "{sent:?}");
+        let expected = Class::ALL
+            .iter()
+            .map(|class| accounting.classes.of(*class))
+            .sum::<u64>();
+        let taps = r#"frame.interface_name == "client.tx" || frame.interface_name == "client.rx""#;
+        assert_eq!(tshark.frames(&file, taps).len() as u64, expected);
     }
 }
 
@@ -105,6 +133,71 @@ fn the_totals_are_tsharks() {
     let window = accounting.up.window_max.map(|bytes| bytes.0);
     assert_eq!(window, most(column(up, "tcp.window_size")));
 }
+
+/// Whether this machine lets us have hosts and a path between them.
+fn lab_can_be_had() -> bool {
+    let output = fathometer(&["path", "ideal", "--", "true"])
+        .output()
+        .unwrap();
+    if output.status.success() {
+        return true;
+    }
+    let required = std::env::var("FATHOMETER_REQUIRE_LAB").is_ok_and(|value| value == "1");
+    let reason = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !required,
+        "a lab cannot be had, and FATHOMETER_REQUIRE_LAB is 1: {reason}"
+    );
+    eprintln!("SKIPPED: a lab cannot be had here: {reason}");
+    false
+}
+
+/// Fetches the Microscape page over a path that loses, reorders and doubles packets; gives the
+/// capture.
+fn fetch_behind_a_lossy_path(folder: &Path, policy: &str, era: &str) -> PathBuf {
+    let profile = folder.join("lossy.toml");
+    fs::write(&profile, LOSSY).unwrap();
+    let capture = folder.join(format!("{policy}-{era}.pcapng"));
+    let program = env!("CARGO_BIN_EXE_fathometer");
+    let server = format!("exec '{program}' serve --site microscape --listen 0.0.0.0:80");
+    // The server takes a while to listen; what is refused until then is captured too.
+    let client = format!(
+        "for n in $(seq 100); do '{program}' fetch http://$FATHOMETER_SERVER/ --policy {policy} \
+         && exit 0; sleep 0.1; done; exit 1"
+    );
+    let output = fathometer(&["path"])
+        .arg(&profile)
+        .args(["--era", era, "--server", &server, "--capture"])
+        .arg(&capture)
+        .args(["--", "sh", "-c", &client])
+        .output()
+        .unwrap();
+    // 3: the path was late, which is no matter here.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
+    capture
+}
+
+fn fathometer(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fathometer"));
+    command.args(words).stdin(Stdio::null());
+    command
+}
+
+const LOSSY: &str = r#"
+name = "lossy"
+source = "made up: every way in which a packet can fail to arrive once and in order"
+mtu = 1500
+
+[both]
+rate = "5Mbit/s"
+propagation = "10ms"
+framing = "ethernet"
+queue = { codel = { packets = 60 } }
+loss = { independent = 0.03 }
+reorder = { probability = 0.01, extra = "6ms" }
+duplicate = 0.005
+"#;
 
 /// tshark, and a folder for it.
 struct Tshark {
