@@ -1,3 +1,5 @@
+//! What can be wrong with a run, a study or a report.
+
 use std::io;
 use std::path::PathBuf;
 

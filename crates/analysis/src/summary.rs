@@ -11,7 +11,7 @@ use crate::study::StudyData;
 /// The form of the summary; it changes when a member changes its meaning or goes.
 pub const FORMAT: u32 = 1;
 
-/// The summary of a run's folder, as [`json`] gives it.
+/// The summary of a run's folder, as [`json()`] gives it.
 ///
 /// # Errors
 /// When the run cannot be read.

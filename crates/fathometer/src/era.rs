@@ -1,5 +1,6 @@
 //! Eras: TCP profiles as data (`eras/*.toml`), one set of settings for each host.
 
+use fathometer_path::DelayedAckClock;
 use fathometer_sys::TcpSettings;
 use serde::Deserialize;
 
@@ -17,10 +18,13 @@ pub struct Era {
     pub source: String,
     /// What of that time the kernel cannot be made to do, and what that does to results.
     pub limits: Vec<String>,
-    /// What the sockets of both hosts do about quick acknowledgements; `None` leaves the kernel
-    /// alone. It is set after connecting and after every read at the client, and on the listening
-    /// socket at the server.
-    pub quick_ack: Option<bool>,
+    /// What the client's sockets do about quick acknowledgements, set after connecting and after
+    /// every read; `None` leaves the kernel alone.
+    pub client_quick_ack: Option<bool>,
+    /// The same of the server's listening socket, which its connections inherit.
+    pub server_quick_ack: Option<bool>,
+    /// The clock that the client's acknowledgements wait for, in front of its kernel.
+    pub client_delayed_ack: Option<DelayedAckClock>,
     client: TcpSettings,
     server: TcpSettings,
 }
@@ -49,7 +53,9 @@ struct EraFile {
     source: String,
     #[serde(default)]
     limits: Vec<String>,
-    quick_ack: Option<bool>,
+    client_quick_ack: Option<bool>,
+    server_quick_ack: Option<bool>,
+    client_delayed_ack: Option<DelayedAckClock>,
     #[serde(default)]
     both: TcpSettings,
     #[serde(default)]
@@ -74,7 +80,9 @@ impl Era {
             title: file.title,
             source: file.source,
             limits: file.limits,
-            quick_ack: file.quick_ack,
+            client_quick_ack: file.client_quick_ack,
+            server_quick_ack: file.server_quick_ack,
+            client_delayed_ack: file.client_delayed_ack,
             client: file.client.overlaid_on(&file.both),
             server: file.server.overlaid_on(&file.both),
         })

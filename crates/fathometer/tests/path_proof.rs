@@ -497,7 +497,7 @@ fn a_capture_that_cannot_be_written_is_an_error_before_anything_starts() {
     let result = Lab::start(&profile(""), &captured(1, Path::new("/dev/full")), |_| {
         TcpSettings::default()
     });
-    let error = result.err().expect("the disk is full").to_string();
+    let error = result.expect_err("the disk is full").to_string();
     assert!(error.contains("no room left"), "{error}");
 }
 

@@ -20,7 +20,7 @@ pub struct DoctorArguments {
 }
 
 /// Examines the machine. Exit code 1 when experiments cannot be run here.
-pub fn run(arguments: DoctorArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let facts = machine_facts(&Machine::read());
     let mut abilities = privilege::probe();
     for name in data::names("servers") {

@@ -66,7 +66,7 @@ enum RevalidationChoice {
 }
 
 /// Fetches the page and prints what it took. Exit code 1 when files could not be had.
-pub fn run(arguments: FetchArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let url = Url::parse(&arguments.url)?;
     let server = url.resolve()?;
     let interrupt = Interrupt::install()?;
@@ -117,9 +117,9 @@ pub fn run(arguments: FetchArguments) -> Result<ExitCode, Failure> {
         retrieval = visit(Visit::Revalidate, retrieval.cache)?;
     }
     if arguments.json {
-        print_json(&arguments, &retrieval);
+        print_json(arguments, &retrieval);
     } else {
-        print_table(&arguments, &retrieval);
+        print_table(arguments, &retrieval);
     }
     for (target, failure) in &retrieval.failures {
         eprintln!("{target} could not be had: {failure:?}");

@@ -20,7 +20,7 @@ pub struct ListArguments {
 }
 
 /// Lists studies, paths, eras and servers.
-pub fn run(arguments: ListArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &ListArguments) -> Result<ExitCode, Failure> {
     let mut groups = Vec::new();
     let mut studies = Vec::new();
     for name in data::names("papers") {

@@ -57,14 +57,14 @@ enum Command {
 /// Runs the command that was asked for.
 pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
-        Command::Study(arguments) => study::run(arguments),
-        Command::Path(arguments) => path::run(arguments),
-        Command::Trace(arguments) => trace::run(arguments),
-        Command::Fetch(arguments) => fetch::run(arguments),
-        Command::Serve(arguments) => serve::run(arguments),
-        Command::Site(arguments) => site::run(arguments),
-        Command::Report(arguments) => report::run(arguments),
-        Command::List(arguments) => list::run(arguments),
-        Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Study(arguments) => study::run(&arguments),
+        Command::Path(arguments) => path::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
+        Command::Fetch(arguments) => fetch::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Site(arguments) => site::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
+        Command::List(arguments) => list::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     }
 }

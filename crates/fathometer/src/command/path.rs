@@ -79,7 +79,7 @@ struct Report<'a> {
 }
 
 /// Runs the command behind the path and passes its exit code on.
-pub fn run(arguments: PathArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let text = data::load("paths", "path profile", &arguments.profile)?;
     let profile = Profile::from_toml(&text, &arguments.profile)?;
     let era = Era::load(&arguments.era)?;

@@ -33,7 +33,7 @@ pub struct Judged {
 }
 
 /// Writes `report.html` and `summary.json` anew and prints the tables.
-pub fn run(arguments: ReportArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     publish(&arguments.run, arguments.json)?;
     eprintln!("report: {}", arguments.run.join("report.html").display());
     Ok(ExitCode::SUCCESS)

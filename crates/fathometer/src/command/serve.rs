@@ -48,7 +48,7 @@ pub struct ServeArguments {
 }
 
 /// Serves until SIGINT or SIGTERM.
-pub fn run(arguments: ServeArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let site: Site = match (&arguments.site, &arguments.folder) {
         (Some(name), _) => super::site::workload(name, Seed(arguments.seed), Variant::LowerCase)?,
         (None, Some(folder)) => site_folder::read(folder)?,

@@ -29,7 +29,7 @@ pub struct SiteArguments {
 }
 
 /// Writes the site and prints its statistics.
-pub fn run(arguments: SiteArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
     let variant = if arguments.mixed_case {
         Variant::MixedCase
     } else {

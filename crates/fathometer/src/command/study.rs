@@ -33,7 +33,7 @@ pub struct StudyArguments {
     /// The seed of everything random
     #[arg(long, default_value_t = 1997)]
     seed: u64,
-    /// The run's folder, which must not exist yet [default: runs/<time>-<study>-<mode>]
+    /// The run's folder, which must not exist yet [default: `runs/<time>-<study>-<mode>`]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Print the summary as JSON
@@ -54,7 +54,7 @@ fn level(text: &str) -> Result<(String, String), String> {
 }
 
 /// Runs the study and prints what came of it.
-pub fn run(arguments: StudyArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     // Before anything else: the kernel moves no program with threads into a namespace.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;

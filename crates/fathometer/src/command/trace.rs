@@ -41,7 +41,7 @@ pub struct TraceArguments {
 }
 
 /// Prints the accounting; the exit code tells whether the capture was whole.
-pub fn run(arguments: TraceArguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let (accounting, sequences) = arguments.account()?;
     if let Some(file) = &arguments.plot {
         arguments.draw(file, &sequences)?;

@@ -154,7 +154,7 @@ pub(super) fn start(
     let running = RunningProgram {
         process,
         stop: program.stop,
-        runtime: runtime,
+        runtime,
     };
     running.wait_until_ready(definition, host)?;
     if let Some(quick) = demands.quick_ack {

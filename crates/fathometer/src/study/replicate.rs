@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fathometer_analysis::packets::{self, Accounting, Class, Direction, Integrity};
 use fathometer_http::driver::{
-    Flush, Options, PageDriver, Policy, Retrieval, Revalidation, ValidatorCache, Version, Visit,
+    Flush, Options, PageDriver, Policy, Retrieval, Revalidation, ValidatorCache, Visit,
 };
 use fathometer_model::{
     Bytes, CloseReason, ContentCoding, Instant, Outcome, ReplicateRecord, Seed, Site, Validity,
@@ -128,7 +128,7 @@ pub enum ReplicateError {
 /// Makes one replicate.
 pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
     let cell = setup.cell;
-    let levels = Levels::of(cell, shared, setup.era.quick_ack)?;
+    let levels = Levels::of(cell, shared, setup.era.server_quick_ack)?;
     let limits = shared.study.limits.get(cell.level("path"));
     let clock = Clock::start();
     let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
@@ -144,6 +144,11 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     options.capture = Some(capture.clone());
     options.comment = format!("{} replicate {}", cell.key, setup.replicate);
     options.limits = limits.map(wire_limits);
+    // A cell that asks for acknowledgements at once has none that could be delayed.
+    options.client_acks = match levels.quick_ack {
+        Some(true) => None,
+        _ => setup.era.client_delayed_ack,
+    };
     let lab = Lab::start(setup.profile, &options, |side| {
         setup.era.settings(side, levels.initial_window)
     })?;
@@ -173,7 +178,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
             no_delay: Some(levels.demands.nodelay),
             ..setup.era.settings(Side::Client, None).socket
         },
-        quick_ack: levels.quick_ack.or(setup.era.quick_ack),
+        quick_ack: levels.quick_ack.or(setup.era.client_quick_ack),
         turnaround: levels.turnaround,
     };
     let (retrieval, loop_statistics) = retrieve(
@@ -187,8 +192,12 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         shared.interrupted,
     )?;
     let round_trip = setup.profile.round_trip();
+    // The last acknowledgement may still wait for its time: the kernel's 40 ms, or a tick.
+    let ack_wait = options
+        .client_acks
+        .map_or(Duration::from_millis(60), |clock| clock.tick);
     lab.settle(
-        round_trip + Duration::from_millis(300),
+        round_trip + ack_wait + Duration::from_millis(20),
         Duration::from_secs(15) + round_trip * 4,
     );
     let cpu_after = CpuTimes::read();
@@ -327,13 +336,9 @@ impl Levels {
                 quick_ack,
                 period_pace,
             },
-            turnaround: if period_pace && policy.version == Version::Http11 {
-                client
-                    .turnaround_ms
-                    .get(cell.level("path"))
-                    .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
-            } else {
-                Duration::ZERO
+            turnaround: match client.turnaround_ms.get(cell.level("path")) {
+                Some(ms) if period_pace => Duration::from_secs_f64(ms / 1e3),
+                _ => Duration::ZERO,
             },
             initial_window: if iw == "era" {
                 None

@@ -60,7 +60,7 @@ pub struct Client {
     pub host: String,
     /// Further fields of every request, in order.
     pub fields: Vec<[String; 2]>,
-    /// How long an HTTP/1.1 client of the time worked on each response, in milliseconds, by path;
+    /// How long the client of the time worked on each response, in milliseconds, by path;
     /// asked for by cells with pace=period.
     #[serde(default)]
     pub turnaround_ms: BTreeMap<String, f64>,

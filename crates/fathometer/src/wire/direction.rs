@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fathometer_model::{Bytes, DirectionCertificate, Instant};
-use fathometer_path::{Arrival, Delivery, Link};
+use fathometer_path::{Arrival, DelayedAck, Delivery, Link, Outbound};
 use fathometer_sys::{Clock, Interest, Tun, Waiter};
 
 use super::lateness::Lateness;
@@ -23,8 +23,11 @@ const SPIN_SHARE: u32 = 8;
 /// A path this long idle has its capture written out.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// Buffers kept for reuse; a deeper path allocates more as it fills.
-const POOL: usize = 1024;
+/// Buffers made in advance; a deeper path makes more as it fills.
+const BUFFERS: usize = 64;
+
+/// Buffers kept for reuse.
+const POOL: usize = 4096;
 
 /// What the thread and its owner share.
 #[derive(Debug, Default)]
@@ -70,6 +73,9 @@ pub(super) struct Lane<'a> {
     waiter: Waiter,
     spin: Duration,
     taps: Option<DirectionTaps<'a>>,
+    /// The acknowledgements of the host that packets come from, and of the one they go to.
+    acks_from: Option<Acks>,
+    acks_to: Option<Acks>,
     shared: Arc<Shared>,
     pool: Vec<Box<[u8]>>,
     scratch: Vec<u8>,
@@ -88,7 +94,18 @@ pub(super) struct Parts<'a> {
     /// How long before a deadline it polls instead of sleeping.
     pub(super) spin: Duration,
     pub(super) taps: Option<DirectionTaps<'a>>,
+    /// Delayed acknowledgements of the sending host.
+    pub(super) acks_from: Option<Acks>,
+    /// Delayed acknowledgements of the receiving host, which sees what it is sent.
+    pub(super) acks_to: Option<Acks>,
     pub(super) shared: Arc<Shared>,
+}
+
+/// A host's delayed acknowledgements, which both directions have a part in.
+pub(super) type Acks = Arc<Mutex<DelayedAck>>;
+
+fn lock(acks: &Acks) -> MutexGuard<'_, DelayedAck> {
+    acks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'a> Lane<'a> {
@@ -102,8 +119,10 @@ impl<'a> Lane<'a> {
             waiter: parts.waiter,
             spin: parts.spin,
             taps: parts.taps,
+            acks_from: parts.acks_from,
+            acks_to: parts.acks_to,
             shared: parts.shared,
-            pool: (0..POOL).map(|_| vec![0; mtu].into()).collect(),
+            pool: (0..BUFFERS).map(|_| vec![0; mtu].into()).collect(),
             scratch: Vec::with_capacity(mtu),
             certificate: DirectionCertificate::default(),
             lateness: Lateness::new(),
@@ -121,8 +140,10 @@ impl<'a> Lane<'a> {
                 Ok(more) => more,
                 Err(error) => break Some(format!("reading {}: {error}", self.from.name())),
             };
+            self.release_acks();
             self.hand_over();
-            let in_transit = self.link.in_transit() as u64;
+            let held = self.acks_from.as_ref().map_or(0, |acks| lock(acks).held());
+            let in_transit = (self.link.in_transit() + held) as u64;
             self.shared
                 .in_transit
                 .store(in_transit + u64::from(more), Ordering::Release);
@@ -148,7 +169,12 @@ impl<'a> Lane<'a> {
     fn rest(&mut self) -> fathometer_sys::Result<()> {
         let source = [(self.from.as_fd(), Interest::Read)];
         let now = self.clock.now();
-        let Some(due) = self.link.next_due() else {
+        let tick = self
+            .acks_from
+            .as_ref()
+            .and_then(|acks| lock(acks).next_due());
+        let due = [self.link.next_due(), tick].into_iter().flatten().min();
+        let Some(due) = due else {
             if let Some(taps) = self.taps.as_mut().filter(|taps| taps.has_news()) {
                 if self.waiter.wait(&source, Some(now + IDLE))?.timed_out() {
                     taps.save();
@@ -181,9 +207,34 @@ impl<'a> Lane<'a> {
             };
             let now = self.clock.now();
             self.shared.active.store(now.as_nanos(), Ordering::Release);
-            self.arrive(now, length, buffer);
+            let held = self
+                .acks_from
+                .as_ref()
+                .is_some_and(|acks| lock(acks).outbound(now, &buffer[..length]) == Outbound::Held);
+            if held {
+                self.recycle(buffer);
+            } else {
+                self.arrive(now, length, buffer);
+            }
         }
         Ok(true)
+    }
+
+    /// Sends the acknowledgements whose tick has come on their way.
+    fn release_acks(&mut self) {
+        let Some(acks) = self.acks_from.clone() else {
+            return;
+        };
+        let mut acks = lock(&acks);
+        let now = self.clock.now();
+        while let Some(packet) = acks.release(now) {
+            let mut buffer = match self.pool.pop() {
+                Some(buffer) => buffer,
+                None => vec![0; self.from.mtu() as usize].into(),
+            };
+            buffer[..packet.len()].copy_from_slice(packet);
+            self.arrive(now, packet.len(), buffer);
+        }
     }
 
     fn arrive(&mut self, now: Instant, length: usize, buffer: Box<[u8]>) {
@@ -235,6 +286,9 @@ impl<'a> Lane<'a> {
         let packet = &delivery.payload[..delivery.length as usize];
         let late = now.since(delivery.scheduled);
         let mut time = now;
+        if let Some(acks) = &self.acks_to {
+            lock(acks).inbound(packet);
+        }
         for copy in 0..delivery.copies {
             if let Some(taps) = &mut self.taps {
                 taps.received(time, delivery.index, late, copy > 0, packet);
@@ -261,7 +315,7 @@ impl<'a> Lane<'a> {
     }
 
     fn recycle(&mut self, buffer: Box<[u8]>) {
-        if self.pool.len() < 4 * POOL {
+        if self.pool.len() < POOL {
             self.pool.push(buffer);
         }
     }

@@ -22,16 +22,16 @@ mod lateness;
 mod taps;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fathometer_model::{DirectionCertificate, Instant, PathCertificate, Seed, Validity};
-use fathometer_path::{Direction, Link, Profile};
+use fathometer_path::{DelayedAck, DelayedAckClock, Direction, Link, Profile};
 use fathometer_sys::{Clock, Result, Tun, Waiter, Waker, priority};
 
-use self::direction::{Lane, Outcome, Parts, Shared};
+use self::direction::{Acks, Lane, Outcome, Parts, Shared};
 use self::taps::Taps;
 
 /// Longer than waking takes in nine cases of ten, also on virtual machines.
@@ -53,6 +53,9 @@ pub struct WireOptions {
     pub spin: Duration,
     /// What lateness is still a measurement; `None` for [`Limits::of`] the profile.
     pub limits: Option<Limits>,
+    /// The clock that the client's acknowledgements wait for, where its kernel cannot delay them
+    /// as it should; its route must then have quick acknowledgements on.
+    pub client_acks: Option<DelayedAckClock>,
 }
 
 impl WireOptions {
@@ -65,6 +68,7 @@ impl WireOptions {
             comment: String::new(),
             spin: USUAL_SPIN,
             limits: None,
+            client_acks: None,
         }
     }
 }
@@ -129,9 +133,14 @@ impl Wire {
                 &options.comment,
             )?)),
         };
+        let acks: Option<Acks> = options.client_acks.map(|clock| {
+            let seed = options.seed.stream("client.acks");
+            Arc::new(Mutex::new(DelayedAck::new(clock, seed)))
+        });
         let start = |direction: Direction, from: &Arc<Tun>, to: &Arc<Tun>| {
             let link = Link::new(profile, direction, options.seed);
-            Running::start(direction, link, from, to, taps.clone(), options)
+            let acks = acks.clone();
+            Running::start(direction, link, from, to, taps.clone(), acks, options)
         };
         Ok(Wire {
             up: start(Direction::Up, client, server)?,
@@ -208,8 +217,13 @@ impl Running {
         from: &Arc<Tun>,
         to: &Arc<Tun>,
         taps: Option<Arc<Taps>>,
+        client_acks: Option<Acks>,
         options: &WireOptions,
     ) -> Result<Running> {
+        let (acks_from, acks_to) = match direction {
+            Direction::Up => (client_acks, None),
+            Direction::Down => (None, client_acks),
+        };
         let dropped_before = from.dropped()?;
         let shared = Arc::new(Shared::default());
         let (clock, spin) = (options.clock, options.spin);
@@ -241,6 +255,8 @@ impl Running {
                         waiter,
                         spin,
                         taps,
+                        acks_from,
+                        acks_to,
                         shared,
                     })
                     .run()
