@@ -248,7 +248,7 @@ impl Profile {
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.up == self.down {
-            write!(f, "{}: {} each way", self.name, self.up)
+            write!(f, "{}: both ways {}", self.name, self.up)
         } else {
             write!(f, "{}: up {}; down {}", self.name, self.up, self.down)
         }
