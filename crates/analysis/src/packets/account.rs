@@ -301,20 +301,26 @@ impl<'a> Accountant<'a> {
 
     #[inline]
     fn tap(&mut self, index: usize, interface: &Interface) -> &mut Tap {
+        if self.taps.get(index).is_none_or(Option::is_none) {
+            self.add_tap(index, interface);
+        }
+        // Just made where it was missing.
+        self.taps[index].as_mut().expect("the tap is there")
+    }
+
+    #[cold]
+    fn add_tap(&mut self, index: usize, interface: &Interface) {
         if index >= self.taps.len() {
             self.taps.resize_with(index + 1, || None);
         }
-        let choice = &self.options.taps;
-        self.taps[index].get_or_insert_with(|| {
-            let name = interface.name.as_deref();
-            Tap {
-                role: name.and_then(TapRole::of),
-                counted: choice.counts(name),
-                link: interface.link,
-                packets: 0,
-                drops: HashMap::new(),
-            }
-        })
+        let name = interface.name.as_deref();
+        self.taps[index] = Some(Tap {
+            role: name.and_then(TapRole::of),
+            counted: self.options.taps.counts(name),
+            link: interface.link,
+            packets: 0,
+            drops: HashMap::new(),
+        });
     }
 
     /// What is counted of every packet, TCP or not.

@@ -17,7 +17,8 @@ const PROTOCOL_ICMPV6: u8 = 58;
 /// An address and a port. IPv4 addresses are held as IPv4-mapped IPv6 addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
-    address: u128,
+    /// The upper and the lower half: a `u128` would be padded to twice the length.
+    address: [u64; 2],
     port: u16,
 }
 
@@ -30,7 +31,8 @@ impl Endpoint {
     /// The address as IPv4, if it is one.
     #[inline]
     pub(super) fn ipv4(self) -> Option<u32> {
-        (self.address >> 32 == 0xffff).then_some(self.address as u32)
+        let [upper, lower] = self.address;
+        (upper == 0 && lower >> 32 == 0xffff).then_some(lower as u32)
     }
 
     /// The address alone: port 0.
@@ -41,7 +43,8 @@ impl Endpoint {
 
 impl From<Endpoint> for SocketAddr {
     fn from(endpoint: Endpoint) -> SocketAddr {
-        let address = Ipv6Addr::from_bits(endpoint.address);
+        let [upper, lower] = endpoint.address;
+        let address = Ipv6Addr::from_bits(u128::from(upper) << 64 | u128::from(lower));
         let address = address
             .to_ipv4_mapped()
             .map_or(IpAddr::V6(address), IpAddr::V4);
@@ -171,6 +174,7 @@ impl Parsed {
     }
 }
 
+#[inline]
 fn ipv4(packet: &[u8], original_length: u32) -> Option<IpPacket> {
     let fixed: &[u8; 20] = packet.first_chunk()?;
     let header_length = usize::from(fixed[0] & 0x0f) * 4;
@@ -209,10 +213,13 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
         length => u32::from(length) + 40,
     };
     let address = |at: usize| {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&fixed[at..at + 16]);
+        let half = |at: usize| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(&fixed[at..at + 8]);
+            u64::from_be_bytes(octets)
+        };
         Endpoint {
-            address: u128::from_be_bytes(octets),
+            address: [half(at), half(at + 8)],
             port: 0,
         }
     };
@@ -267,7 +274,7 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
 
 fn mapped(address: u32) -> Endpoint {
     Endpoint {
-        address: 0xffff_0000_0000 | u128::from(address),
+        address: [0, 0xffff_0000_0000 | u64::from(address)],
         port: 0,
     }
 }

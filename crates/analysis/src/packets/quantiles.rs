@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Samples kept as they are; beyond, they are counted in buckets.
 const EXACT_LIMIT: usize = 4_096;
+/// Room made at the first sample: most connections are short.
+const FIRST_SAMPLES: usize = 16;
 /// Buckets to a power of two: a bucketed median is off by at most 1/512 of itself.
 const BUCKETS: usize = 256;
 const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
@@ -45,6 +47,9 @@ impl Quantiles {
         self.count += 1;
         self.sum += u128::from(value);
         if self.buckets.is_empty() && self.exact.len() < EXACT_LIMIT {
+            if self.exact.capacity() == 0 {
+                self.exact.reserve(FIRST_SAMPLES);
+            }
             self.exact.push(value);
             return;
         }

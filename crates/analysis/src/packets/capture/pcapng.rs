@@ -114,6 +114,9 @@ impl State {
                     block.statistics(self.first_interface, interfaces);
                     Ok(None)
                 }
+                SIMPLE_PACKET => block
+                    .simple_packet(self.first_interface, interfaces)
+                    .map(Some),
                 _ => block
                     .packet(kind, self.first_interface, interfaces)
                     .map(Some),
@@ -134,15 +137,18 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
+    #[inline]
     fn u16(&self, at: usize) -> u16 {
         u16_at(self.octets, at, self.big_endian)
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
         u32_at(self.octets, at, self.big_endian)
     }
 
     /// The octets before the trailing length.
+    #[inline]
     fn body_end(&self) -> usize {
         self.octets.len() - 4
     }
@@ -208,6 +214,7 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// An enhanced packet block, or its obsolete forerunner, which differs in the first word.
     #[inline]
     fn packet(
         &self,
@@ -215,58 +222,77 @@ impl<'a> Block<'a> {
         first_interface: usize,
         interfaces: &[Interface],
     ) -> Result<Found, String> {
-        let too_short = || "a packet block that is too short".to_owned();
-        // Where the packet begins, how much of it was kept (unless the block tells only the
-        // original length), its length on the link, its interface and its time stamp.
-        let start = match kind {
-            SIMPLE_PACKET => 12,
-            _ => 28,
+        const START: usize = 28;
+        let Some(header) = self.octets.first_chunk::<START>() else {
+            return Err(TOO_SHORT.to_owned());
         };
-        if self.octets.len() < start + 4 {
-            return Err(too_short());
-        }
+        let word = |n: usize| u32_at(header, 4 * n, self.big_endian);
         let index = match kind {
-            SIMPLE_PACKET => 0,
             PACKET => u32::from(self.u16(8)),
-            _ => self.u32(8),
+            _ => word(2),
         };
-        let position = first_interface.saturating_add(index as usize);
-        let interface = interfaces
-            .get(position)
-            .ok_or_else(|| format!("a packet of interface {index}, which was not announced"))?;
-        let (kept, original_length, time) = match kind {
-            SIMPLE_PACKET => {
-                let original = self.u32(8);
-                let snap = match interface.snap_length {
-                    0 => u32::MAX,
-                    limit => limit,
-                };
-                let room = (self.body_end() - start) as u32;
-                (original.min(snap).min(room), original, None)
-            }
-            _ => {
-                let ticks = u64::from(self.u32(12)) << 32 | u64::from(self.u32(16));
-                let time = interface.resolution.nanoseconds(ticks);
-                (self.u32(20), self.u32(24), Some(time))
-            }
-        };
-        let kept = kept as usize;
-        if kept > self.body_end() - start {
+        let (kept, room) = (word(5) as usize, self.body_end().saturating_sub(START));
+        if kept > room {
             return Err(format!("a packet of {kept} octets in a smaller block"));
         }
-        let options = match kind {
-            SIMPLE_PACKET => self.body_end(),
-            _ => (start + kept.next_multiple_of(4)).min(self.body_end()),
-        };
+        let interface = announced(index, first_interface, interfaces)?;
+        let ticks = u64::from(word(3)) << 32 | u64::from(word(4));
         Ok(Found {
             length: self.octets.len(),
-            interface: position,
-            time,
-            original_length,
-            data: start..start + kept,
-            options: options..self.body_end(),
+            interface,
+            time: Some(interfaces[interface].resolution.nanoseconds(ticks)),
+            original_length: word(6),
+            data: START..START + kept,
+            options: START + kept.next_multiple_of(4).min(room)..START + room,
             big_endian: self.big_endian,
         })
+    }
+
+    /// A block that tells neither time nor interface, and of lengths only the original one.
+    fn simple_packet(
+        &self,
+        first_interface: usize,
+        interfaces: &[Interface],
+    ) -> Result<Found, String> {
+        const START: usize = 12;
+        if self.octets.len() < START + 4 {
+            return Err(TOO_SHORT.to_owned());
+        }
+        let interface = announced(0, first_interface, interfaces)?;
+        let original_length = self.u32(8);
+        let limit = match interfaces[interface].snap_length {
+            0 => usize::MAX,
+            limit => limit as usize,
+        };
+        let end = self.body_end();
+        let kept = (original_length as usize).min(limit).min(end - START);
+        Ok(Found {
+            length: self.octets.len(),
+            interface,
+            time: None,
+            original_length,
+            data: START..START + kept,
+            options: end..end,
+            big_endian: self.big_endian,
+        })
+    }
+}
+
+const TOO_SHORT: &str = "a packet block that is too short";
+
+/// The place of a section's interface among all interfaces.
+#[inline]
+fn announced(
+    index: u32,
+    first_interface: usize,
+    interfaces: &[Interface],
+) -> Result<usize, String> {
+    let place = first_interface.saturating_add(index as usize);
+    match place < interfaces.len() {
+        true => Ok(place),
+        false => Err(format!(
+            "a packet of interface {index}, which was not announced"
+        )),
     }
 }
 
@@ -319,6 +345,7 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
+#[inline]
 fn u16_at(octets: &[u8], at: usize, big_endian: bool) -> u16 {
     let array = [octets[at], octets[at + 1]];
     match big_endian {
