@@ -153,7 +153,13 @@ fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
     Ok((times.iter().sum(), text))
 }
 
-pub(super) /// Compares our counts with what was written.
+/// The middle one of some measurements.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Compares our counts with what was written.
 fn check_ours(ours: &str, file: &str, truth: Truth) -> Result<(), String> {
     let output = Command::new(ours)
         .args(["trace", "--json", file])
