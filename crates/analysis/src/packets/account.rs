@@ -1,7 +1,6 @@
 //! The pass over a capture: every packet to its class, its direction and its connection.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 
 use fathometer_model::{Bytes, Instant};
 
@@ -9,6 +8,7 @@ use super::Options;
 use super::capture::{Format, Integrity, Interface, LinkType, Record};
 use super::class::{Class, ClassCounts};
 use super::connection::{Connection, Novelty};
+use super::flow::FlowKey;
 use super::link;
 use super::parse::{Endpoint, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
@@ -77,42 +77,6 @@ struct Tap {
 struct Tracked {
     connection: Connection,
     transmissions: Option<Box<[Transmissions; 2]>>,
-}
-
-/// The ends of a connection in an order that does not depend on the packet's direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FlowKey {
-    low: Endpoint,
-    high: Endpoint,
-}
-
-impl FlowKey {
-    #[inline]
-    fn of(ip: &IpPacket) -> FlowKey {
-        let (one, other) = (ip.source, ip.destination);
-        match one <= other {
-            true => FlowKey {
-                low: one,
-                high: other,
-            },
-            false => FlowKey {
-                low: other,
-                high: one,
-            },
-        }
-    }
-}
-
-/// What is certain to differ, in as few words as possible: hashing is a good part of the work.
-impl Hash for FlowKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let [low, high] = [self.low, self.high].map(Endpoint::without_port);
-        state.write_u32(u32::from(self.low.port()) << 16 | u32::from(self.high.port()));
-        match (low.ipv4(), high.ipv4()) {
-            (Some(low), Some(high)) => state.write_u64(u64::from(low) << 32 | u64::from(high)),
-            _ => (low, high).hash(state),
-        }
-    }
 }
 
 /// What is known of a packet before its connection is.

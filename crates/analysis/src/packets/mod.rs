@@ -28,6 +28,7 @@ pub mod time_sequence;
 
 mod account;
 mod connection;
+mod flow;
 mod metrics;
 mod quantiles;
 mod sent;

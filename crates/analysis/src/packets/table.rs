@@ -215,7 +215,18 @@ impl Accounting {
             ),
         )?;
         let idle = self.idle_max_ns().map(|gap| gap as f64 / 1e6);
-        line("longest idle gap", format!("{} ms", figure(idle)))?;
+        // Unless the list of gaps was too long to hold it.
+        let longest = self
+            .idle_gaps
+            .iter()
+            .find(|gap| Some(gap.duration_ns) == self.idle_max_ns());
+        let between = longest.map(|gap| {
+            let begin = gap.start.as_secs_f64();
+            let (after, until) = (gap.after, gap.ended_by);
+            format!(", from {begin:.6} s, after {after}, until {until}")
+        });
+        let between = between.unwrap_or_default();
+        line("longest idle gap", format!("{} ms{between}", figure(idle)))?;
         if let Some(sent) = &self.sent {
             let total = sent.total();
             if total.total() == 0 {
