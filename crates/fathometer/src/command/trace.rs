@@ -78,7 +78,24 @@ impl TraceArguments {
         } else {
             account_with_sequences(open(&self.file)?, &options)
         };
-        result.map_err(|error| failure(&self.name(), &error))
+        let (accounting, sequences) = result.map_err(|error| failure(&self.name(), &error))?;
+        let interfaces = &accounting.interfaces;
+        if !interfaces.is_empty() && !interfaces.iter().any(|interface| interface.counted) {
+            return Err(self.missing_interface(&accounting));
+        }
+        Ok((accounting, sequences))
+    }
+
+    /// Why nothing was counted, and what could be.
+    fn missing_interface(&self, accounting: &Accounting) -> Failure {
+        let (name, tap) = (self.name(), &self.tap);
+        let interfaces = accounting.interfaces.iter();
+        let known: Vec<&str> = interfaces.filter_map(|i| i.name.as_deref()).collect();
+        if known.is_empty() {
+            return format!("{name} names no interface {tap:?}: try --tap all").into();
+        }
+        let known = known.join(", ");
+        format!("{name} has no interface {tap:?}; it has {known}").into()
     }
 
     fn draw(&self, file: &Path, sequences: &[TimeSequence]) -> Result<(), Failure> {
@@ -183,6 +200,11 @@ mod tests {
         assert!(printed(&arguments(&[file, "--tap", "all"])).contains(": 8 packets"));
         assert!(printed(&arguments(&[file, "--tap", "server.rx"])).contains(": 3 packets"));
         assert!(printed(&arguments(&[file, "--connections"])).contains("each connection"));
+        let missing = arguments(&[file, "--tap", "cilent"]).account().unwrap_err();
+        assert!(
+            missing.to_string().contains("it has client.tx, server.rx"),
+            "{missing}"
+        );
     }
 
     #[test]
