@@ -82,6 +82,9 @@ pub struct EraInfo {
     /// What it stands for, a sentence.
     #[serde(default)]
     pub description: String,
+    /// What of it the kernel cannot be made to do, a sentence each.
+    #[serde(default)]
+    pub limits: Vec<String>,
     /// Each setting asked for.
     pub settings: Vec<Setting>,
 }
@@ -373,15 +376,23 @@ fn replicates(
 
 fn cells(records: Vec<ReplicateRecord>, warnings: &mut Vec<String>) -> Vec<Cell> {
     let mut cells: BTreeMap<(String, CellKey), BTreeMap<u32, ReplicateRecord>> = BTreeMap::new();
+    let mut repeated = 0;
     for record in records {
         let id = (record.block.clone(), record.cell.clone());
         let replicate = record.replicate;
-        if let Some(earlier) = cells.entry(id).or_default().insert(replicate, record) {
-            warnings.push(format!(
+        match cells.entry(id).or_default().insert(replicate, record) {
+            None => {}
+            Some(earlier) if !earlier.validity.is_valid() => repeated += 1,
+            Some(earlier) => warnings.push(format!(
                 "replicate {replicate} of {} {} is recorded twice: the later record counts",
                 earlier.block, earlier.cell
-            ));
+            )),
         }
+    }
+    if repeated > 0 {
+        warnings.push(format!(
+            "{repeated} times a replicate was invalid and was made again; the last attempt counts"
+        ));
     }
     cells
         .into_iter()

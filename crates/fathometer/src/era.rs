@@ -88,19 +88,16 @@ impl Era {
         })
     }
 
-    /// The settings of one host. `initial_window`, in segments, replaces the era's own at the
-    /// server.
+    /// The settings of one host. `initial_window`, in segments, replaces the era's own.
     pub fn settings(&self, side: Side, initial_window: Option<u32>) -> TcpSettings {
-        match side {
+        let mut settings = match side {
             Side::Client => self.client.clone(),
-            Side::Server => {
-                let mut settings = self.server.clone();
-                if initial_window.is_some() {
-                    settings.route.initial_window_segments = initial_window;
-                }
-                settings
-            }
+            Side::Server => self.server.clone(),
+        };
+        if initial_window.is_some() {
+            settings.route.initial_window_segments = initial_window;
         }
+        settings
     }
 }
 

@@ -43,6 +43,10 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             ": give a folder you may write to with --output"
         }
+        io::ErrorKind::AlreadyExists => {
+            ": every run has a folder of its own: give one that does not exist yet with --output"
+        }
+        io::ErrorKind::NotADirectory => ": a file is in the way: give another folder with --output",
         _ => "",
     }
 }
@@ -55,6 +59,10 @@ impl RunFolder {
             move |error| WriteError { path, error }
         };
         if let Some(parent) = root.parent() {
+            // Told as "exists already" otherwise, which is not what is wrong with it.
+            if parent.is_file() {
+                return Err(at(parent)(io::ErrorKind::NotADirectory.into()));
+            }
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
         fs::create_dir(&root).map_err(at(&root))?;
@@ -75,21 +83,29 @@ impl RunFolder {
         &self.root
     }
 
-    /// Appends a line to `replicates.ndjson` and hands it to the system at once.
+    /// Appends a line to `replicates.ndjson` and hands it to the system at once. A line that there
+    /// was no room for leaves nothing behind.
     pub fn append_replicate(&self, record: &impl Serialize) -> Result<(), WriteError> {
         let mut line = serde_json::to_vec(record).map_err(|error| WriteError {
             path: self.root.join("replicates.ndjson"),
             error: error.into(),
         })?;
         line.push(b'\n');
-        self.replicates
+        let file = self
+            .replicates
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .write_all(&line)
-            .map_err(|error| WriteError {
-                path: self.root.join("replicates.ndjson"),
-                error,
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let append = || {
+            let before = file.metadata()?.len();
+            (&*file).write_all(&line).inspect_err(|_| {
+                // The failure to be told is the first one.
+                let _ = file.set_len(before);
             })
+        };
+        append().map_err(|error| WriteError {
+            path: self.root.join("replicates.ndjson"),
+            error,
+        })
     }
 
     /// Makes a folder below the run's and gives its full path.

@@ -64,6 +64,10 @@ pub(super) fn eras(digest: &Digest<'_>) -> Markup {
         @for era in &digest.run.info.eras {
             h3 { "Era " (era.name) }
             @if !era.description.is_empty() { p { (era.description) } }
+            @if !era.limits.is_empty() {
+                p { "What this kernel cannot be made to do:" }
+                ul { @for limit in &era.limits { li { (limit) } } }
+            }
             @if era.settings.is_empty() {
                 p.remark { "Nothing was asked of the kernel: its defaults." }
             } @else {

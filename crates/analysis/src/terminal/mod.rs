@@ -368,6 +368,10 @@ fn validity(digest: &Digest<'_>) -> String {
         text.push_str(&format!("  and {rest} more: see report.html\n"));
     }
     for era in &digest.run.info.eras {
+        for limit in &era.limits {
+            let head = format!("Out of reach, era {}: ", era.name);
+            text.push_str(&hanging(&head, limit, WIDTH));
+        }
         for setting in era
             .settings
             .iter()

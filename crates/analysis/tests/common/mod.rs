@@ -61,6 +61,7 @@ pub fn run_info(mode: Mode) -> RunInfo {
         eras: vec![
             EraInfo {
                 name: "1997".to_owned(),
+                limits: vec![],
                 description: "The TCP of 1997: Reno, small windows, no time stamps, no SACK."
                     .to_owned(),
                 settings: vec![
@@ -81,6 +82,7 @@ pub fn run_info(mode: Mode) -> RunInfo {
             },
             EraInfo {
                 name: "today".to_owned(),
+                limits: vec![],
                 description: "What this kernel does by default.".to_owned(),
                 settings: Vec::new(),
             },

@@ -10,7 +10,7 @@ use fathometer_sys::{Clock, Interrupt, privilege};
 
 use super::{Failure, report};
 use crate::data;
-use crate::study::run::{self, Request};
+use crate::study::run::{self, Request, RunError};
 use crate::study::spec::Study;
 
 /// Arguments of `study`.
@@ -85,7 +85,9 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     };
     let outcome =
         run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
-            if folder.join("replicates.ndjson").exists() {
+            // A folder that was there before is another run's.
+            let ours = !matches!(error, RunError::Folder(_));
+            if ours && folder.join("replicates.ndjson").exists() {
                 format!(
                     "{error}\nwhat was measured before is kept: fathometer report {}",
                     folder.display()

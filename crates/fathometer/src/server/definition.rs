@@ -36,6 +36,9 @@ pub struct Embedded {
     /// pace=period.
     #[serde(default)]
     pub service_time_ms: f64,
+    /// What it took longer for the first request of a connection, in milliseconds; likewise.
+    #[serde(default)]
+    pub connection_time_ms: f64,
     /// The response fields, in order.
     pub dress: Vec<Field>,
 }

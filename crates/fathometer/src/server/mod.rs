@@ -177,6 +177,13 @@ impl Running {
 
 /// The configuration of our origin for a definition and a cell's demands.
 pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
+    let pace = |milliseconds: f64| {
+        if demands.period_pace {
+            Duration::from_secs_f64(milliseconds / 1e3)
+        } else {
+            Duration::ZERO
+        }
+    };
     ServerConfig {
         max_requests_per_connection: demands.max_requests,
         close: if demands.careless_close {
@@ -190,11 +197,8 @@ pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
             CoalesceRule::UntilInputDrained => Coalesce::UntilInputDrained,
         },
         output_buffer: Bytes(embedded.output_buffer),
-        service_time: if demands.period_pace {
-            Duration::from_secs_f64(embedded.service_time_ms / 1e3)
-        } else {
-            Duration::ZERO
-        },
+        service_time: pace(embedded.service_time_ms),
+        connection_time: pace(embedded.connection_time_ms),
         events: true,
         ..ServerConfig::default()
     }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fathometer_analysis::packets::{self, Accounting, Class, Direction, Integrity};
@@ -46,6 +46,9 @@ pub struct Shared<'a> {
     pub seed: Seed,
     /// Whether the user wants to end.
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
+    /// Held while a laboratory is built: the kernel makes namespaces and devices without letting
+    /// anybody else run on that processor, so one at a time.
+    pub building: Mutex<()>,
 }
 
 /// What one replicate is run with.
@@ -149,6 +152,20 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         Some(true) => None,
         _ => setup.era.client_delayed_ack,
     };
+    // Spinning makes a path punctual while it has a processor to itself; beside others it makes them
+    // late.
+    let neighbours = shared.study.side_by_side.get(cell.level("path"));
+    if neighbours.is_some_and(|&width| width > 1) {
+        options.spin = Duration::ZERO;
+    }
+    let building = shared
+        .building
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    // Many may have waited here when the user wanted to end.
+    if (shared.interrupted)() {
+        return Err(ReplicateError::Interrupted);
+    }
     let lab = Lab::start(setup.profile, &options, |side| {
         setup.era.settings(side, levels.initial_window)
     })?;
@@ -169,6 +186,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         Visit::First => ValidatorCache::default(),
         Visit::Revalidate => warm_cache(setup, &levels, &lab.server, clock)?,
     };
+    drop(building);
     let responses_before = running.responses();
     let cpu_before = CpuTimes::read();
     let deadline =
@@ -196,10 +214,13 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     let ack_wait = options
         .client_acks
         .map_or(Duration::from_millis(60), |clock| clock.tick);
-    lab.settle(
-        round_trip + ack_wait + Duration::from_millis(20),
-        Duration::from_secs(15) + round_trip * 4,
-    );
+    // Of a page that was broken off, nothing is worth waiting for.
+    if !(shared.interrupted)() {
+        lab.settle(
+            round_trip + ack_wait + Duration::from_millis(20),
+            Duration::from_secs(15) + round_trip * 4,
+        );
+    }
     let cpu_after = CpuTimes::read();
     let served = match (responses_before, running.responses()) {
         (Some(before), Some(after)) => Some(after - before),
@@ -210,12 +231,14 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     if (shared.interrupted)() {
         return Err(ReplicateError::Interrupted);
     }
-    let accounting = account(&capture)?;
+    // Before the capture is looked at: on a full disk that is torn, and what is wrong is not the
+    // capture.
     write_lines(&setup.folder.join("exchanges.ndjson"), &retrieval.exchanges)?;
     write_lines(
         &setup.folder.join("connections.ndjson"),
         &retrieval.connections,
     )?;
+    let accounting = account(&capture)?;
     judge(
         &retrieval,
         &loop_statistics,
@@ -595,7 +618,7 @@ fn add_metrics(
         .iter()
         .find(|e| e.target == PAGE && e.status == Some(200))
     {
-        put("html_coded_bytes", base.response_body.as_f64());
+        put("html_bytes_coded", base.response_body.as_f64());
     }
     if let Some(base) = site.files.iter().find(|file| file.path == PAGE) {
         put("html_bytes", base.body.len() as f64);

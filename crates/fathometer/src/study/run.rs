@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fathometer_analysis::run::{
@@ -81,11 +81,17 @@ pub enum RunError {
     /// The site's folder.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
+    /// The run's folder could not be made: nothing was measured.
+    #[error(transparent)]
+    Folder(WriteError),
     /// A file of the run.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// A temporary folder.
-    #[error("failed to make a temporary folder: {0}")]
+    #[error(
+        "failed to make a temporary folder in {folder}: {0}: name another with TMPDIR",
+        folder = std::env::temp_dir().display()
+    )]
     Scratch(std::io::Error),
     /// A replicate.
     #[error(transparent)]
@@ -131,22 +137,26 @@ pub fn execute(
     {
         site_folder::write(&site, scratch.path())?;
     }
-    let folder = RunFolder::create(request.folder.clone())?;
+    let folder = RunFolder::create(request.folder.clone()).map_err(RunError::Folder)?;
     let clock = Clock::start();
     let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
     let mut info = info(request, &materials, &cells, notes, planned, clock);
     folder.write_json("run.json", &info)?;
 
+    let failed = AtomicBool::new(false);
+    let ending = || interrupted() || failed.load(Ordering::Relaxed);
     let execution = Execution {
         shared: Shared {
             study,
             site: Arc::new(site),
             site_folder: scratch.path(),
             seed: request.seed,
-            interrupted,
+            interrupted: &ending,
+            building: Mutex::new(()),
         },
         materials: &materials,
         folder: &folder,
+        failed: &failed,
         progress: Progress::new(u64::from(planned), "replicates", clock, request.quiet),
         applied: Mutex::new(BTreeMap::new()),
         valid_cells: Mutex::new(BTreeSet::new()),
@@ -154,7 +164,7 @@ pub fn execute(
         invalid: AtomicU32::new(0),
     };
     let lanes = schedule::lanes(&cells, request.seed);
-    let result = schedule::execute(lanes, &study.side_by_side, &interrupted, &|job, order| {
+    let result = schedule::execute(lanes, &study.side_by_side, &ending, &|job, order| {
         execution.run(job, order)
     });
     execution.progress.finish();
@@ -174,11 +184,10 @@ pub fn execute(
     } else if result.is_ok() {
         info.finished = Some(clock.realtime_of(clock.now()).as_secs_f64());
     }
-    folder.write_json("run.json", &info)?;
-    match result {
-        Ok(()) | Err(RunError::Replicate(ReplicateError::Interrupted)) => {}
-        Err(error) => return Err(error),
-    }
+    let written = folder.write_json("run.json", &info);
+    // What ended the run says more than what could not be written after it.
+    result?;
+    written?;
     let plots = draw_plots(study, &folder, &lock(&execution.valid_cells))?;
     folder.write_json("plots.json", &plots)?;
     let with_figures = lock(&execution.valid_cells).len() as u32;
@@ -197,8 +206,8 @@ fn wanted_cells(
 ) -> Result<Vec<Cell>, RunError> {
     let factors: BTreeSet<&str> = only.iter().map(|(factor, _)| factor.as_str()).collect();
     let cells = study.cells(mode)?;
-    for factor in &factors {
-        if *factor != "block" && !study.defaults.contains_key(*factor) {
+    for (factor, wanted) in only {
+        if factor != "block" && !study.defaults.contains_key(factor) {
             return Err(RunError::Empty(format!(
                 "the study has no factor {factor:?}; it has block, {}",
                 study
@@ -209,22 +218,43 @@ fn wanted_cells(
                     .join(", ")
             )));
         }
+        let known: BTreeSet<&str> = cells.iter().map(|cell| level_of(cell, factor)).collect();
+        if !known.contains(wanted.as_str()) {
+            return Err(RunError::Empty(format!(
+                "the study has no {factor}={wanted}; {factor} can be {}",
+                known.into_iter().collect::<Vec<_>>().join(", ")
+            )));
+        }
     }
-    Ok(cells
+    let kept: Vec<Cell> = cells
         .into_iter()
         .filter(|cell| {
             factors.iter().all(|factor| {
-                only.iter().any(|(f, level)| {
-                    f == factor
-                        && if f == "block" {
-                            cell.block == *level
-                        } else {
-                            cell.level(f) == level
-                        }
-                })
+                only.iter()
+                    .any(|(f, level)| f == factor && level_of(cell, f) == level)
             })
         })
-        .collect())
+        .collect();
+    if kept.is_empty() {
+        let wanted: Vec<String> = only
+            .iter()
+            .map(|(f, level)| format!("{f}={level}"))
+            .collect();
+        return Err(RunError::Empty(format!(
+            "none has {} together",
+            wanted.join(", ")
+        )));
+    }
+    Ok(kept)
+}
+
+/// The level of a factor, or the name of the block, which can be asked for like one.
+fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
+    if factor == "block" {
+        &cell.block
+    } else {
+        cell.level(factor)
+    }
 }
 
 fn site(study: &Study, seed: Seed) -> Result<Site, RunError> {
@@ -384,16 +414,7 @@ pub fn machine_facts(machine: &Machine) -> BTreeMap<String, String> {
 }
 
 fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
-    let mut settings: Vec<Setting> = era
-        .limits
-        .iter()
-        .map(|limit| Setting {
-            name: "not in reach".to_owned(),
-            wanted: limit.clone(),
-            state: SettingState::Impossible,
-            detail: None,
-        })
-        .collect();
+    let mut settings = Vec::new();
     for (side, list) in [Side::Client, Side::Server]
         .iter()
         .zip(applied.into_iter().flatten())
@@ -419,6 +440,7 @@ fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
     EraInfo {
         name: era.name.clone(),
         description: format!("{} ({})", era.title, era.source),
+        limits: era.limits.clone(),
         settings,
     }
 }
@@ -428,6 +450,7 @@ struct Execution<'a> {
     shared: Shared<'a>,
     materials: &'a Materials,
     folder: &'a RunFolder,
+    failed: &'a AtomicBool,
     progress: Progress,
     applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
     valid_cells: Mutex<BTreeSet<String>>,
@@ -436,8 +459,22 @@ struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Makes one replicate, again when it is invalid, and writes each down.
+    /// Makes one replicate. When it fails, those under way beside it are ended too: on a modem
+    /// line they would otherwise go on for minutes.
     fn run(&self, job: &Job, order: u32) -> Result<(), RunError> {
+        match self.make(job, order) {
+            // By the user, or by the failure of another.
+            Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(()),
+            Err(error) => {
+                self.failed.store(true, Ordering::Relaxed);
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Makes one replicate, again when it is invalid, and writes each down.
+    fn make(&self, job: &Job, order: u32) -> Result<(), RunError> {
         for attempt in 0..=SECOND_CHANCES {
             let record = self.attempt(job, order, attempt)?;
             let valid = record.validity.is_valid();

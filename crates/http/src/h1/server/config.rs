@@ -24,6 +24,9 @@ pub struct ServerConfig {
     /// ready; a connection's requests are taken up one after another. Zero is this server's own
     /// speed; more stands for a slower one, whose time is that of the experiment.
     pub service_time: Duration,
+    /// What the first request of a connection takes longer, for a server to which a new connection
+    /// is work of its own.
+    pub connection_time: Duration,
     /// Whether [`Served`](super::Served) events are made.
     pub events: bool,
 }
@@ -38,6 +41,7 @@ impl Default for ServerConfig {
             coalesce: Coalesce::UntilInputWouldBlock,
             output_buffer: Bytes(64 * 1024),
             service_time: Duration::ZERO,
+            connection_time: Duration::ZERO,
             events: false,
         }
     }

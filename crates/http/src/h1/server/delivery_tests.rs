@@ -287,12 +287,13 @@ fn a_client_that_sends_and_never_reads_is_pushed_back() {
 fn work_takes_its_time_and_one_request_after_another() {
     let mut host = Host::new(ServerConfig {
         service_time: Duration::from_millis(10),
+        connection_time: Duration::from_millis(5),
         ..buffered(Coalesce::EachResponse, 0)
     });
     host.send(GET.repeat(3));
-    for answered in 0..3 {
+    for (answered, takes) in [15, 10, 10].into_iter().enumerate() {
         assert_eq!(host.statuses().len(), answered);
-        assert_eq!(host.wait(), Duration::from_millis(10));
+        assert_eq!(host.wait(), Duration::from_millis(takes));
         host.write(usize::MAX);
     }
     assert_eq!(host.statuses(), [200, 200, 200]);

@@ -1,5 +1,7 @@
 //! Reading requests: where heads end, what they ask for, and the content that follows them.
 
+use std::time::Duration;
+
 use fathometer_model::{Bytes, Instant};
 
 use super::refusal::{CloseReason, Refusal};
@@ -56,13 +58,16 @@ impl Connection {
                 self.head_started.get_or_insert(now);
                 match self.find_head(bytes) {
                     Ok(None) => return 0,
-                    Ok(Some(head)) if !self.config.service_time.is_zero() => {
-                        let until = now + self.config.service_time;
-                        self.work = Some(Work { head, until });
-                        self.head_started = None;
-                        return 0;
+                    Ok(Some(head)) => {
+                        let time = self.work_time();
+                        if !time.is_zero() {
+                            let until = now + time;
+                            self.work = Some(Work { head, until });
+                            self.head_started = None;
+                            return 0;
+                        }
+                        Ok(head)
                     }
-                    Ok(Some(length)) => Ok(length),
                     Err(refusal) => Err(refusal),
                 }
             }
@@ -81,6 +86,15 @@ impl Connection {
                 self.refuse(refusal, now);
                 0
             }
+        }
+    }
+
+    /// How long the next request takes.
+    fn work_time(&self) -> Duration {
+        if self.requests == 0 {
+            self.config.service_time + self.config.connection_time
+        } else {
+            self.config.service_time
         }
     }
 
