@@ -125,9 +125,16 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     Ok(sections)
 }
 
+/// Writes a file whole: to a neighbour first, then renamed, so that a full disk leaves the old one.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
-    })
+    let partial = path.with_extension("partial");
+    fs::write(&partial, text)
+        .and_then(|()| fs::rename(&partial, path))
+        .map_err(|source| {
+            let _ = fs::remove_file(&partial);
+            Error::Write {
+                path: path.to_owned(),
+                source,
+            }
+        })
 }
