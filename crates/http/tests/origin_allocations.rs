@@ -108,7 +108,7 @@ fn a_warm_server_connection_exchanges_without_allocating() {
         ),
     ]
     .concat();
-    for dress in [Dress::minimal(), Dress::jigsaw(), Dress::apache()] {
+    for dress in [Dress::minimal(), Dress::verbose()] {
         let origin = origin(dress);
         for coalesce in [Coalesce::EachResponse, Coalesce::UntilInputDrained] {
             for piece in [1, 61, requests.len()] {

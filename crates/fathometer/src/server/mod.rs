@@ -266,3 +266,64 @@ fn start_embedded(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use fathometer_http::h1::server::Connection;
+    use fathometer_model::Seed;
+    use fathometer_workload::microscape;
+
+    use super::*;
+
+    /// Mean octets of the response heads when every file is asked for.
+    fn mean_head(name: &str, field: &str) -> f64 {
+        let definition = Definition::load(name).unwrap();
+        let embedded = definition.embedded.as_ref().unwrap();
+        let site = microscape::site(Seed(1997), microscape::Variant::LowerCase);
+        let paths: Vec<String> = site.files.iter().map(|file| file.path.clone()).collect();
+        let clock = Clock::start();
+        let origin = embedded_origin(name, embedded, &Arc::new(site), clock).unwrap();
+        let demands = Demands {
+            max_requests: None,
+            careless_close: false,
+            nodelay: true,
+            quick_ack: None,
+            period_pace: false,
+        };
+        let config = Arc::new(embedded_config(embedded, demands));
+        let mut connection = Connection::new(origin, config, Instant::ZERO);
+        let mut heads = 0;
+        for path in &paths {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{field}\r\n");
+            connection.handle_data(request.as_bytes(), Instant::ZERO);
+            loop {
+                let mut slices = [IoSlice::new(&[]); 8];
+                let filled = connection.transmit(&mut slices);
+                if filled == 0 {
+                    break;
+                }
+                let octets = slices[..filled].iter().map(|slice| slice.len()).sum();
+                connection.transmitted(octets, Instant::ZERO);
+            }
+            heads += connection.poll_event().unwrap().head.0;
+        }
+        heads as f64 / paths.len() as f64
+    }
+
+    /// From tables 8 and 9 with requests of 169 and 204 octets, as the definitions say.
+    #[test]
+    fn dressed_origins_have_the_head_sizes_of_the_paper() {
+        for (name, ok, not_modified) in [
+            ("embedded-jigsaw", 282.0, 204.0),
+            ("embedded-apache", 216.0, 118.0),
+        ] {
+            for (field, paper) in [("", ok), ("If-None-Match: *\r\n", not_modified)] {
+                let measured = mean_head(name, field);
+                let error = measured / paper - 1.0;
+                assert!(error.abs() < 0.025, "{name}: {measured} against {paper}");
+            }
+        }
+    }
+}
