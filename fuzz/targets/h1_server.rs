@@ -109,6 +109,7 @@ fn config(setup: u8) -> Arc<ServerConfig> {
             6 => Duration::from_millis(10),
             _ => Duration::ZERO,
         },
+        connection_time: Duration::from_millis(if setup & 1 == 0 { 0 } else { 5 }),
         events: true,
     })
 }

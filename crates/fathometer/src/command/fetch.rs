@@ -29,7 +29,7 @@ pub struct FetchArguments {
     /// How HTTP/1.0 and 1.1 revalidate
     #[arg(long, value_enum, default_value = "etag")]
     revalidation: RevalidationChoice,
-    /// When buffered requests of a pipeline leave: explicit, buffer, timer-<n>ms
+    /// When buffered requests of a pipeline leave: explicit, buffer, `timer-<n>ms`
     #[arg(long, default_value = "explicit")]
     flush: Flush,
     /// Octets of that buffer

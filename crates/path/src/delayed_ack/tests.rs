@@ -1,3 +1,5 @@
+// tidy: long-file: one rule a test, with the builder of packets that all of them share.
+
 use proptest::prelude::*;
 
 use super::*;
