@@ -25,9 +25,6 @@ pub struct ClientSockets {
     /// itself: `Some(true)` acknowledges at once, `Some(false)` delays from the first segment on,
     /// `None` leaves the kernel alone.
     pub quick_ack: Option<bool>,
-    /// How long the client works on each response before it does anything else, as a slower client
-    /// would. Zero is this client's own speed.
-    pub turnaround: Duration,
 }
 
 /// How the loop itself fared: the proof that the client was not what limited.
@@ -40,9 +37,6 @@ pub struct LoopStatistics {
     pub timer_lag_max: Duration,
     /// Whether the deadline ended it.
     pub timed_out: bool,
-    /// When the client had worked on the last response, where it takes its
-    /// [time](ClientSockets::turnaround).
-    pub worked_until: Option<Instant>,
 }
 
 /// Why the loop could not go on. Failures of the network or the peer are the driver's business
@@ -77,7 +71,6 @@ pub fn drive(
     let mut buffer = vec![0; 64 * 1024];
     let mut statistics = LoopStatistics::default();
     let mut woken = clock.now();
-    let mut worked = Duration::ZERO;
     loop {
         loop {
             obey(driver, &mut open, &poll, server, sockets, clock)?;
@@ -93,8 +86,7 @@ pub fn drive(
             statistics.timed_out = now >= deadline;
             break;
         }
-        let busy = now.since(woken).saturating_sub(worked);
-        statistics.busy_max = statistics.busy_max.max(busy);
+        statistics.busy_max = statistics.busy_max.max(now.since(woken));
         let wake = driver.poll_timeout().map_or(deadline, |t| t.min(deadline));
         let wait = wake.since(now).min(Duration::from_millis(100));
         match poll.poll(&mut events, Some(wait)) {
@@ -102,7 +94,6 @@ pub fn drive(
             _ => {}
         }
         woken = clock.now();
-        worked = Duration::ZERO;
         for event in &events {
             let id = identity(event.token());
             let Some(connection) = open.get_mut(&id) else {
@@ -127,15 +118,7 @@ pub fn drive(
                 connection.wants_write = true;
             }
             if event.is_readable() || event.is_error() {
-                let before = driver.completed();
                 read_all(driver, id, connection, &mut buffer, sockets, clock);
-                let responses = driver.completed() - before;
-                if responses > 0 && !sockets.turnaround.is_zero() {
-                    let work = sockets.turnaround * responses;
-                    std::thread::sleep(work);
-                    worked += work;
-                    statistics.worked_until = Some(clock.now());
-                }
             }
         }
         if let Some(due) = driver.poll_timeout() {

@@ -93,7 +93,6 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
             ..SocketOptions::default()
         },
         quick_ack: arguments.quickack.then_some(true),
-        turnaround: Duration::ZERO,
     };
     let clock = Clock::start();
     let visit = |visit: Visit, cache: ValidatorCache| -> Result<Retrieval, Failure> {

@@ -197,7 +197,6 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
             ..setup.era.settings(Side::Client, None).socket
         },
         quick_ack: levels.quick_ack.or(setup.era.client_quick_ack),
-        turnaround: levels.turnaround,
     };
     let (retrieval, loop_statistics) = retrieve(
         &lab.client,
@@ -247,14 +246,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         &mut validity,
     );
     let mut metrics = accounting.metrics();
-    add_metrics(
-        &mut metrics,
-        &retrieval,
-        &loop_statistics,
-        served,
-        &report,
-        &shared.site,
-    );
+    add_metrics(&mut metrics, &retrieval, served, &report, &shared.site);
     metrics.insert(
         "stalls".to_owned(),
         stalls(&accounting, &retrieval, clock, round_trip) as f64,
@@ -292,7 +284,6 @@ struct Levels {
     options: Options,
     visit: Visit,
     demands: Demands,
-    turnaround: Duration,
     initial_window: Option<u32>,
     quick_ack: Option<bool>,
 }
@@ -358,10 +349,6 @@ impl Levels {
                 nodelay: one_of(cell, "nodelay", &[("on", true), ("off", false)])?,
                 quick_ack,
                 period_pace,
-            },
-            turnaround: match client.turnaround_ms.get(cell.level("path")) {
-                Some(ms) if period_pace => Duration::from_secs_f64(ms / 1e3),
-                _ => Duration::ZERO,
             },
             initial_window: if iw == "era" {
                 None
@@ -436,7 +423,6 @@ fn warm_cache(
         options: levels.options.clone(),
         visit: Visit::First,
         demands: levels.demands,
-        turnaround: Duration::ZERO,
         initial_window: None,
         quick_ack: None,
     };
@@ -447,7 +433,6 @@ fn warm_cache(
             ..SocketOptions::default()
         },
         quick_ack: None,
-        turnaround: Duration::ZERO,
     };
     let (retrieval, _) = retrieve(
         host,
@@ -559,7 +544,6 @@ fn judge(
 fn add_metrics(
     metrics: &mut std::collections::BTreeMap<String, f64>,
     retrieval: &Retrieval,
-    statistics: &LoopStatistics,
     served: Option<u64>,
     report: &ServerReport,
     site: &Site,
@@ -575,13 +559,8 @@ fn add_metrics(
     let since = |from: Option<Instant>, to: Option<Instant>| -> Option<f64> {
         Some(to?.since(from?).as_secs_f64())
     };
-    // A client that takes its time has the page when it has worked on the last response.
-    let complete_and_worked = milestones.page_complete.and(statistics.worked_until);
     let times = [
-        (
-            "elapsed_s",
-            since(start, milestones.page_complete.max(complete_and_worked)),
-        ),
+        ("elapsed_s", since(start, milestones.page_complete)),
         ("html_s", since(start, milestones.base_complete)),
         ("sizes_known_s", since(start, milestones.sizes_known)),
         (

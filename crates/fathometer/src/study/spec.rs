@@ -60,10 +60,6 @@ pub struct Client {
     pub host: String,
     /// Further fields of every request, in order.
     pub fields: Vec<[String; 2]>,
-    /// How long the client of the time worked on each response, in milliseconds, by path;
-    /// asked for by cells with pace=period.
-    #[serde(default)]
-    pub turnaround_ms: BTreeMap<String, f64>,
     /// Octets of each image that `h1.1-pipeline-ranges` asks for first.
     pub first_range: u64,
 }

@@ -364,11 +364,6 @@ impl PageDriver {
         of_links.chain(idle).min()
     }
 
-    /// Exchanges whose whole response was read, so far.
-    pub fn completed(&self) -> u32 {
-        self.links.iter().map(|link| link.record.exchanges).sum()
-    }
-
     /// Whether the page is dealt with and every connection is closed.
     pub fn is_finished(&self) -> bool {
         self.page_end.is_some()
