@@ -50,6 +50,8 @@ fn every_class_of_every_capture_of_the_study_is_tsharks() {
     let records: VecDeque<ReplicateRecord> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
+        // A server that did not start leaves a record without figures.
+        .filter(|record: &ReplicateRecord| !record.metrics.is_empty())
         .collect();
     assert!(records.len() > 400, "{} replicates", records.len());
     let total = records.len();
