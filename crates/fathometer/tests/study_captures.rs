@@ -1,6 +1,6 @@
 //! Every cell of the study, and every packet class of its captures against tshark's count.
 //!
-//! The quick study is run whole, as a user runs it; then tshark counts, on each capture, the packets
+//! The quick study is run whole, as a user runs it; then tshark counts, on a capture of each cell, the packets
 //! at the client's taps that each class's display filter lets through, and the counts must be those
 //! that the run recorded. Needs a lab and tshark: without either it says so and passes, unless
 //! `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
@@ -50,10 +50,10 @@ fn every_class_of_every_capture_of_the_study_is_tsharks() {
     let records: VecDeque<ReplicateRecord> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
-        // A server that did not start leaves a record without figures.
-        .filter(|record: &ReplicateRecord| !record.metrics.is_empty())
+        // One repetition of each cell, valid or not. A server that did not start leaves no figures.
+        .filter(|record: &ReplicateRecord| record.replicate == 0 && !record.metrics.is_empty())
         .collect();
-    assert!(records.len() > 400, "{} replicates", records.len());
+    assert!(records.len() > 200, "{} replicates", records.len());
     let total = records.len();
     let waiting = Mutex::new(records);
     let differences = Mutex::new(Vec::new());
