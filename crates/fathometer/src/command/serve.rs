@@ -67,7 +67,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         careless_close: arguments.careless_close,
         nodelay: !arguments.nagle,
         quick_ack: None,
-        period_pace: false,
+        service_time: Duration::ZERO,
+        connection_time: Duration::ZERO,
     };
     let interrupt = Interrupt::install()?;
     let clock = Clock::start();

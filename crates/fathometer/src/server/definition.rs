@@ -32,13 +32,13 @@ pub struct Embedded {
     pub coalesce: CoalesceRule,
     /// Octets of that buffer.
     pub output_buffer: u64,
-    /// Time that the server of the time took for a request, in milliseconds; asked for by cells with
-    /// pace=period.
+    /// Time that the server of the time took for a request, in milliseconds, by path: whoever asked
+    /// there had a part in it. Asked for by cells with pace=period.
     #[serde(default)]
-    pub service_time_ms: f64,
-    /// What it took longer for the first request of a connection, in milliseconds; likewise.
+    pub service_time_ms: BTreeMap<String, f64>,
+    /// What it took longer for the first request of a connection; likewise.
     #[serde(default)]
-    pub connection_time_ms: f64,
+    pub connection_time_ms: BTreeMap<String, f64>,
     /// The response fields, in order.
     pub dress: Vec<Field>,
 }
@@ -189,6 +189,17 @@ impl Definition {
 }
 
 impl Embedded {
+    /// The time of the period for a request on this path, and what the first of a connection takes
+    /// longer.
+    pub fn pace(&self, path: &str) -> (Duration, Duration) {
+        let of = |times: &BTreeMap<String, f64>| {
+            times
+                .get(path)
+                .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
+        };
+        (of(&self.service_time_ms), of(&self.connection_time_ms))
+    }
+
     /// Its response fields as the origin wants them.
     pub fn dress(&self, name: &str) -> Result<Dress, DefinitionError> {
         let nonsense = |reason: String| DefinitionError::Nonsense {

@@ -36,8 +36,10 @@ pub struct Demands {
     /// TCP_QUICKACK on the listening socket, which its connections inherit; `None` leaves the kernel
     /// alone.
     pub quick_ack: Option<bool>,
-    /// Whether our origin takes as long for a request as the server it is dressed as.
-    pub period_pace: bool,
+    /// How long our origin takes for each request.
+    pub service_time: Duration,
+    /// What it takes longer for the first of a connection.
+    pub connection_time: Duration,
 }
 
 /// What servers serve: the site in memory for ours, the same in a folder for programs.
@@ -177,13 +179,6 @@ impl Running {
 
 /// The configuration of our origin for a definition and a cell's demands.
 pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
-    let pace = |milliseconds: f64| {
-        if demands.period_pace {
-            Duration::from_secs_f64(milliseconds / 1e3)
-        } else {
-            Duration::ZERO
-        }
-    };
     ServerConfig {
         max_requests_per_connection: demands.max_requests,
         close: if demands.careless_close {
@@ -197,8 +192,8 @@ pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
             CoalesceRule::UntilInputDrained => Coalesce::UntilInputDrained,
         },
         output_buffer: Bytes(embedded.output_buffer),
-        service_time: pace(embedded.service_time_ms),
-        connection_time: pace(embedded.connection_time_ms),
+        service_time: demands.service_time,
+        connection_time: demands.connection_time,
         events: true,
         ..ServerConfig::default()
     }
@@ -290,7 +285,8 @@ mod tests {
             careless_close: false,
             nodelay: true,
             quick_ack: None,
-            period_pace: false,
+            service_time: Duration::ZERO,
+            connection_time: Duration::ZERO,
         };
         let config = Arc::new(embedded_config(embedded, demands));
         let mut connection = Connection::new(origin, config, Instant::ZERO);

@@ -131,7 +131,7 @@ pub enum ReplicateError {
 /// Makes one replicate.
 pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
     let cell = setup.cell;
-    let levels = Levels::of(cell, shared, setup.era.server_quick_ack)?;
+    let levels = Levels::of(setup, shared)?;
     let limits = shared.study.limits.get(cell.level("path"));
     let clock = Clock::start();
     let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
@@ -289,11 +289,9 @@ struct Levels {
 }
 
 impl Levels {
-    fn of(
-        cell: &Cell,
-        shared: &Shared<'_>,
-        quick_ack: Option<bool>,
-    ) -> Result<Levels, ReplicateError> {
+    fn of(setup: &Setup<'_>, shared: &Shared<'_>) -> Result<Levels, ReplicateError> {
+        let cell = setup.cell;
+        let quick_ack = setup.era.server_quick_ack;
         let policy: Policy = parsed(cell, "policy")?;
         let mut flush: Flush = parsed(cell, "flush")?;
         flush.buffer = Bytes(parsed(cell, "buffer")?);
@@ -334,6 +332,10 @@ impl Levels {
         // Of this time's machines nobody has to be slowed down.
         let period_pace = one_of(cell, "pace", &[("period", true), ("none", false)])?
             && cell.level("era") != "today";
+        let (service_time, connection_time) = match &setup.definition.embedded {
+            Some(embedded) if period_pace => embedded.pace(cell.level("path")),
+            _ => Default::default(),
+        };
         let iw = cell.level("iw");
         Ok(Levels {
             policy,
@@ -348,7 +350,8 @@ impl Levels {
                 careless_close: one_of(cell, "close", &[("half", false), ("full", true)])?,
                 nodelay: one_of(cell, "nodelay", &[("on", true), ("off", false)])?,
                 quick_ack,
-                period_pace,
+                service_time,
+                connection_time,
             },
             initial_window: if iw == "era" {
                 None
