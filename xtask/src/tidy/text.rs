@@ -150,7 +150,7 @@ fn registries(source: &Source) -> Vec<Finding> {
         path: source.path.clone(),
         line,
         what,
-        why: "the workspace builds wherever crates.io can be reached",
+        why: "the workspace builds wherever the public registry can be reached",
         remedy: "keep a machine's own registry in that machine's cargo home",
     })
     .collect()
