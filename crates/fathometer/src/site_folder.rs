@@ -8,10 +8,9 @@ use std::fs::{self, File as DiskFile};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fathometer_model::{ContentCoding, File, FileId, Page, Site};
+use fathometer_model::{Body, ContentCoding, File, FileId, Page, Site};
 
 /// Codings and the endings of their files.
 const CODINGS: [(ContentCoding, &str); 2] = [
@@ -96,9 +95,11 @@ pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     Ok(written)
 }
 
-fn write_one(path: &Path, body: &[u8], modified: SystemTime) -> Result<(), SiteFolderError> {
+fn write_one(path: &Path, body: &Body, modified: SystemTime) -> Result<(), SiteFolderError> {
     let mut file = DiskFile::create(path).map_err(system("write", path))?;
-    file.write_all(body).map_err(system("write", path))?;
+    for piece in body.pieces() {
+        file.write_all(piece).map_err(system("write", path))?;
+    }
     file.set_modified(modified)
         .map_err(system("set the time of", path))
 }
@@ -118,7 +119,7 @@ pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
             .ok()
             .and_then(Path::to_str)
             .ok_or_else(|| SiteFolderError::Name(path.clone()))?;
-        let body: Arc<[u8]> = fs::read(&path).map_err(system("read", &path))?.into();
+        let body = Body::from(fs::read(&path).map_err(system("read", &path))?);
         let target = format!("/{}", percent_encoded(name));
         if let Some((coding, plain)) = CODINGS.iter().find_map(|(coding, ending)| {
             Some((
@@ -126,13 +127,13 @@ pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
                 target.strip_suffix(ending)?.strip_suffix('.')?.to_owned(),
             ))
         }) {
-            coded.push((plain, coding, Arc::clone(&body)));
+            coded.push((plain, coding, body.clone()));
         }
         let modified = fs::metadata(&path)
             .and_then(|metadata| metadata.modified())
             .map_err(system("read the time of", &path))?;
         files.push(File {
-            content_type: media_type(&path).to_owned(),
+            content_type: media_type(&path).into(),
             path: target,
             body,
             encoded: Vec::new(),
@@ -155,6 +156,7 @@ pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
         .map(|index| Page {
             base: FileId(index as u32),
             embedded: Vec::new(),
+            named_by: Vec::new(),
         })
         .into_iter()
         .collect();
@@ -264,7 +266,7 @@ mod tests {
             .iter()
             .find(|f| f.path == "/index.html")
             .unwrap();
-        assert_eq!(&page.body[..], b"<p>plain");
+        assert_eq!(&*page.body.bytes(), b"<p>plain");
         assert_eq!(page.encoded.len(), 1);
         assert_eq!(page.content_type, "text/html");
         assert_eq!(page.last_modified, 867_801_600);

@@ -47,9 +47,9 @@ fn origin(dress: Dress) -> Arc<Origin> {
         name: "test".to_owned(),
         files: vec![File {
             path: "/images/logo.gif".to_owned(),
-            content_type: "image/gif".to_owned(),
-            body: Arc::from(vec![7; 3000]),
-            encoded: vec![(ContentCoding::Deflate, Arc::from(vec![8; 1000]))],
+            content_type: "image/gif".into(),
+            body: vec![7; 3000].into(),
+            encoded: vec![(ContentCoding::Deflate, vec![8; 1000].into())],
             last_modified: 784_111_777,
         }],
         pages: Vec::new(),

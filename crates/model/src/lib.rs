@@ -8,14 +8,17 @@
 //! - [`time`]: [`Instant`], nanoseconds since a run's origin
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
+//! - [`body`]: [`Body`], the octets of a file
 //! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
 
+pub mod body;
 pub mod record;
 pub mod seed;
 pub mod site;
 pub mod time;
 pub mod units;
 
+pub use body::{Body, Stretch};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, DirectionCertificate, ExchangeRecord, Failure, Outcome,
     PathCertificate, ReplicateRecord, Validity,

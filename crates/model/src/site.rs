@@ -1,8 +1,10 @@
 //! The site: files, and pages made of files.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+
+use crate::Body;
 
 /// A content coding of RFC 9110 section 8.4.1 under which a representation is stored in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -36,11 +38,11 @@ pub struct File {
     /// `.` or `..` segment and no query.
     pub path: String,
     /// Its media type, as in `Content-Type`.
-    pub content_type: String,
+    pub content_type: Cow<'static, str>,
     /// Its bytes without any content coding.
-    pub body: Arc<[u8]>,
+    pub body: Body,
     /// The same bytes coded in advance, at most one a coding.
-    pub encoded: Vec<(ContentCoding, Arc<[u8]>)>,
+    pub encoded: Vec<(ContentCoding, Body)>,
     /// Its last modification, in seconds since the Unix epoch.
     pub last_modified: u64,
 }
@@ -52,6 +54,10 @@ pub struct Page {
     pub base: FileId,
     /// The files embedded in it, in document order, without repetition.
     pub embedded: Vec<FileId>,
+    /// For each of `embedded`, the file that names it: `None` for the base file, else the place in
+    /// `embedded` of an earlier one, without which nobody can know of it. Empty when the base file
+    /// names them all.
+    pub named_by: Vec<Option<u16>>,
 }
 
 /// Files and the pages they make.

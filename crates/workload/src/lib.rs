@@ -6,8 +6,12 @@
 //!
 //! - [`microscape`]: the test page of Nielsen et al. (SIGCOMM '97)
 //! - [`content`]: bytes and text with a stated compressibility
+//! - [`plan`]: what is asked for, by whom, in which order
+//! - [`distribution`]: probability laws
 //! - [`coding`]: the content codings that a site stores in advance
 
 pub mod coding;
 pub mod content;
+pub mod distribution;
 pub mod microscape;
+pub mod plan;

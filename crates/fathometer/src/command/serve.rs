@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fathometer_http::origin::Origin;
-use fathometer_model::{Seed, Site};
+use fathometer_model::{Bytes, Seed, Site};
 use fathometer_sys::{Clock, Interrupt};
 use fathometer_workload::microscape::Variant;
 
@@ -73,7 +73,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     let clock = Clock::start();
     let files = site.files.len();
-    let bytes: usize = site.files.iter().map(|file| file.body.len()).sum();
+    let bytes: Bytes = site.files.iter().map(|file| file.body.len()).sum();
     let origin: Arc<Origin> =
         server::embedded_origin(&definition.name, embedded, &Arc::new(site), clock)?;
     let config = Arc::new(server::embedded_config(embedded, demands));
@@ -84,7 +84,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let origin = OriginLoop::bind(&arguments.listen, origin, config, sockets, clock)
         .map_err(|error| listen_failure(&arguments.listen, &error))?;
     for address in origin.addresses()? {
-        println!("serving {files} files of {bytes} B on http://{address}/");
+        println!("serving {files} files of {bytes} on http://{address}/");
     }
     let handle = origin.handle();
     let thread = std::thread::Builder::new()

@@ -37,7 +37,7 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
     };
     let site = workload(&arguments.workload, Seed(arguments.seed), variant)?;
     let written = site_folder::write(&site, &arguments.folder)?;
-    let total: u64 = site.files.iter().map(|file| file.body.len() as u64).sum();
+    let total: u64 = site.files.iter().map(|file| file.body.len().0).sum();
     if arguments.json {
         let files: Vec<_> = site
             .files
@@ -47,12 +47,12 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
                     .encoded
                     .iter()
                     .map(|(coding, body)| {
-                        serde_json::json!({ "coding": coding.token(), "bytes": body.len() })
+                        serde_json::json!({ "coding": coding.token(), "bytes": body.len().0 })
                     })
                     .collect();
                 serde_json::json!({
                     "path": file.path, "type": file.content_type,
-                    "bytes": file.body.len(), "coded": coded,
+                    "bytes": file.body.len().0, "coded": coded,
                 })
             })
             .collect();
@@ -62,11 +62,7 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
         println!("{summary:#}");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut sizes: Vec<u64> = site
-        .files
-        .iter()
-        .map(|file| file.body.len() as u64)
-        .collect();
+    let mut sizes: Vec<u64> = site.files.iter().map(|file| file.body.len().0).collect();
     sizes.sort_unstable();
     println!(
         "{}: {} files of {total} B, {written} written to {} (seed {})",
@@ -87,9 +83,9 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
                 "{} as {}: {} B of {} B ({:.3})",
                 file.path,
                 coding.token(),
-                body.len(),
-                file.body.len(),
-                body.len() as f64 / file.body.len() as f64
+                body.len().0,
+                file.body.len().0,
+                body.len().as_f64() / file.body.len().as_f64()
             );
         }
     }

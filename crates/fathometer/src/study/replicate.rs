@@ -603,7 +603,7 @@ fn add_metrics(
         put("html_bytes_coded", base.response_body.as_f64());
     }
     if let Some(base) = site.files.iter().find(|file| file.path == PAGE) {
-        put("html_bytes", base.body.len() as f64);
+        put("html_bytes", base.body.len().as_f64());
     }
     put(
         "requests_retried",

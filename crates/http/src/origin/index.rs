@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fathometer_model::{ContentCoding, FileId, Site};
+use fathometer_model::{Body, ContentCoding, FileId, Site};
 
 use super::conditions::{ETAG_LENGTH, Validators};
 use super::date::{DATE_LENGTH, format_date};
@@ -92,7 +92,7 @@ impl Index {
                 || !content_type.bytes().all(|byte| matches!(byte, b' '..=b'~'))
             {
                 return Err(SiteError::BadContentType {
-                    content_type: content_type.clone(),
+                    content_type: content_type.clone().into_owned(),
                 });
             }
             entries.push(Entry {
@@ -150,7 +150,7 @@ impl Index {
         }
     }
 
-    pub fn body(&self, id: RepresentationId) -> &[u8] {
+    pub fn body(&self, id: RepresentationId) -> &Body {
         let representation = self.representation(id);
         let file = self.site.file(representation.file);
         match representation.stored {
@@ -163,16 +163,16 @@ impl Index {
 fn representation(
     file: FileId,
     stored: Option<(u8, ContentCoding)>,
-    body: &[u8],
+    body: &Body,
 ) -> Representation {
     let coding = stored.map(|(_, coding)| coding);
     let mut etag = [b'"'; ETAG_LENGTH];
-    etag[1..ETAG_LENGTH - 1].copy_from_slice(&hexadecimal(digest(coding, body)));
+    etag[1..ETAG_LENGTH - 1].copy_from_slice(&hexadecimal(digest(coding, &body.bytes())));
     Representation {
         file,
         stored: stored.map(|(place, _)| place),
         coding,
-        length: body.len() as u64,
+        length: body.len().0,
         etag,
     }
 }

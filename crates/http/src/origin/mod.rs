@@ -25,7 +25,7 @@ mod text;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_model::{FileId, Instant, Site};
+use fathometer_model::{Body, FileId, Instant, Site};
 
 use conditions::{Lines, Preconditions, Single, Verdict};
 use dress::{Dress, DressError, DressField};
@@ -181,7 +181,7 @@ impl Origin {
     }
 
     /// The octets of a representation.
-    pub fn body(&self, id: RepresentationId) -> &[u8] {
+    pub fn body(&self, id: RepresentationId) -> &Body {
         self.index.body(id)
     }
 

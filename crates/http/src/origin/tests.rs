@@ -6,20 +6,18 @@ use fathometer_model::{ContentCoding, File, Page};
 const MODIFIED: u64 = 784_111_777;
 
 fn site() -> Arc<Site> {
-    let file = |path: &str,
-                content_type: &str,
-                body: Vec<u8>,
-                encoded: Vec<(ContentCoding, Arc<[u8]>)>| File {
-        path: path.to_owned(),
-        content_type: content_type.to_owned(),
-        body: body.into(),
-        encoded,
-        last_modified: MODIFIED,
-    };
+    let file =
+        |path: &str, content_type: &str, body: Vec<u8>, encoded: Vec<(ContentCoding, Body)>| File {
+            path: path.to_owned(),
+            content_type: content_type.to_owned().into(),
+            body: body.into(),
+            encoded,
+            last_modified: MODIFIED,
+        };
     let page = b"<html>".repeat(100);
     let encoded = vec![
-        (ContentCoding::Deflate, Arc::from(&b"deflated"[..])),
-        (ContentCoding::Gzip, Arc::from(&b"gzipped bytes"[..])),
+        (ContentCoding::Deflate, b"deflated"[..].into()),
+        (ContentCoding::Gzip, b"gzipped bytes"[..].into()),
     ];
     Arc::new(Site {
         name: "test".to_owned(),
@@ -37,6 +35,7 @@ fn site() -> Arc<Site> {
         pages: vec![Page {
             base: FileId(1),
             embedded: vec![FileId(2)],
+            named_by: Vec::new(),
         }],
     })
 }
@@ -109,7 +108,7 @@ fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Response {
         Segment::Text(text) => content.extend_from_slice(text),
         Segment::Body(id, range) => {
             let octets = range.first as usize..range.end as usize;
-            content.extend_from_slice(&origin.body(id)[octets]);
+            content.extend_from_slice(&origin.body(id).bytes()[octets]);
         }
     });
     assert_eq!(response.content.len() as u64, answer.sent_length());
@@ -389,7 +388,7 @@ fn sites_that_no_request_could_name_are_refused() {
     let with = |path: &str, content_type: &str| {
         let mut files = site().files.clone();
         files[0].path = path.to_owned();
-        files[0].content_type = content_type.to_owned();
+        files[0].content_type = content_type.to_owned().into();
         let site = Site {
             files,
             ..Site::clone(&site())

@@ -85,11 +85,11 @@ fn assert_sound(outcome: &Outcome, policy: &str) {
 #[test]
 fn every_policy_fetches_every_octet_on_the_first_visit() {
     let site = site();
-    let total: u64 = site.files.iter().map(|file| file.body.len() as u64).sum();
-    let html = site.files[0].body.to_vec();
+    let total: u64 = site.files.iter().map(|file| file.body.len().0).sum();
+    let html = site.files[0].body.bytes().into_owned();
     let long_images = site.files[1..]
         .iter()
-        .filter(|f| f.body.len() > 512)
+        .filter(|f| f.body.len().0 > 512)
         .count();
     let origin = origin(site);
     for policy in POLICIES {
@@ -149,7 +149,7 @@ fn every_policy_revalidates_with_43_requests_and_no_content() {
 #[test]
 fn the_papers_http10_client_revalidates_by_one_get_and_42_heads() {
     let site = site();
-    let html = site.files[0].body.len() as u64;
+    let html = site.files[0].body.len().0;
     let origin = origin(site);
     let mut setting = Setting::new("h1.0x4", Visit::Revalidate);
     setting.options.revalidation = Revalidation::Head;
@@ -170,13 +170,13 @@ fn what_has_changed_is_fetched_and_nothing_else() {
     let old = origin(site());
     let cache = filled_cache(&old);
     let mut changed = site();
-    changed.files[10].body = Arc::from(&b"GIF89a\x09\0\x09\0 and more of it"[..]);
+    changed.files[10].body = b"GIF89a\x09\0\x09\0 and more of it"[..].into();
     changed.files[10].last_modified += 10;
     changed.files[42].last_modified += 10;
-    let mut other = changed.files[42].body.to_vec();
+    let mut other = changed.files[42].body.bytes().into_owned();
     other[100] ^= 1;
-    changed.files[42].body = Arc::from(other);
-    let sizes = [10, 42].map(|file| changed.files[file].body.len() as u64);
+    changed.files[42].body = other.into();
+    let sizes = [10, 42].map(|file| changed.files[file].body.len().0);
     let new = origin(changed);
     for policy in POLICIES {
         for revalidation in [
@@ -239,9 +239,9 @@ fn ranges_bring_every_size_before_the_rest_of_any_image() {
 fn a_revisit_with_ranges_fetches_a_changed_image_in_parts_or_whole() {
     let cache = filled_cache(&origin(site()));
     let mut changed = site();
-    let mut body = changed.files[42].body.to_vec();
+    let mut body = changed.files[42].body.bytes().into_owned();
     body[5000] ^= 1;
-    changed.files[42].body = Arc::from(body);
+    changed.files[42].body = body.into();
     changed.files[42].last_modified += 10;
     let new = origin(changed);
     for (if_range, statuses) in [(false, vec![206, 206]), (true, vec![200])] {

@@ -379,8 +379,8 @@ pub fn site() -> Site {
     );
     let mut index = file("/index.html", "text/html", html.into_bytes());
     let mut deflate = ZlibEncoder::new(Vec::new(), Compression::default());
-    std::io::Write::write_all(&mut deflate, &index.body).unwrap();
-    let deflated = Arc::from(deflate.finish().unwrap());
+    std::io::Write::write_all(&mut deflate, &index.body.bytes()).unwrap();
+    let deflated = deflate.finish().unwrap().into();
     index.encoded.push((ContentCoding::Deflate, deflated));
     let mut files = vec![index];
     files.extend((0..IMAGES).map(image));
@@ -389,6 +389,7 @@ pub fn site() -> Site {
         pages: vec![Page {
             base: FileId(0),
             embedded: (1..files.len() as u32).map(FileId).collect(),
+            named_by: Vec::new(),
         }],
         files,
     }
@@ -397,8 +398,8 @@ pub fn site() -> Site {
 fn file(path: &str, content_type: &str, body: Vec<u8>) -> File {
     File {
         path: path.to_owned(),
-        content_type: content_type.to_owned(),
-        body: Arc::from(body),
+        content_type: content_type.to_owned().into(),
+        body: body.into(),
         encoded: Vec::new(),
         last_modified: 784_111_777,
     }

@@ -14,8 +14,6 @@ mod manifest;
 mod page;
 mod picture;
 
-use std::sync::Arc;
-
 use fathometer_model::{ContentCoding, File, FileId, Page, Seed, Site};
 
 use crate::coding;
@@ -67,11 +65,11 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
 
     let mut files = vec![File {
         path: format!("/{html_name}"),
-        content_type: "text/html".to_owned(),
+        content_type: "text/html".into(),
         encoded: [ContentCoding::Deflate, ContentCoding::Gzip]
             .map(|coding| (coding, coding::encode(coding, html.as_bytes()).into()))
             .into(),
-        body: Arc::from(html.as_bytes()),
+        body: html.as_bytes().into(),
         last_modified: LAST_MODIFIED,
     }];
     // Files stand in the order in which the document first names them, as does `Page::embedded`.
@@ -80,8 +78,8 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
     for n in order {
         files.push(File {
             path: format!("/{}{}", page::IMAGES, images[n].name),
-            content_type: "image/gif".to_owned(),
-            body: Arc::from(&pictures[n].gif[..]),
+            content_type: "image/gif".into(),
+            body: pictures[n].gif[..].into(),
             encoded: Vec::new(),
             last_modified: LAST_MODIFIED,
         });
@@ -93,6 +91,7 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
         pages: vec![Page {
             base: FileId(0),
             embedded,
+            named_by: Vec::new(),
         }],
     }
 }

@@ -154,27 +154,37 @@ impl Output {
         };
         let mut left = release.next - self.sent;
         let mut text = &self.text[self.text_start..];
+        let mut slices = slices.iter_mut();
         let mut filled = 0;
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            if left == 0 {
-                break;
+        let mut offer = |octets: &'a [u8], left: &mut u64| {
+            let octets = &octets[..octets
+                .len()
+                .min(usize::try_from(*left).unwrap_or(usize::MAX))];
+            match slices.next() {
+                Some(slice) if !octets.is_empty() => {
+                    *left -= octets.len() as u64;
+                    *slice = IoSlice::new(octets);
+                    filled += 1;
+                    true
+                }
+                _ => false,
             }
-            let mut octets = match *piece {
+        };
+        for piece in &self.pieces {
+            let goes_on = match *piece {
                 Piece::Text(length) => {
                     let (octets, rest) = text.split_at(length);
                     text = rest;
-                    octets
+                    offer(octets, &mut left)
                 }
-                Piece::Body(id, range) => {
-                    &origin.body(id)[range.first as usize..range.end as usize]
-                }
+                Piece::Body(id, range) => origin
+                    .body(id)
+                    .pieces_of(range.first..range.end)
+                    .all(|octets| offer(octets, &mut left)),
             };
-            if octets.len() as u64 > left {
-                octets = &octets[..left as usize];
+            if !goes_on {
+                break;
             }
-            left -= octets.len() as u64;
-            *slice = IoSlice::new(octets);
-            filled += 1;
         }
         filled
     }

@@ -101,8 +101,8 @@ impl Host {
 fn site() -> Arc<Site> {
     let file = |path: &str, length: usize| File {
         path: path.to_owned(),
-        content_type: "image/gif".to_owned(),
-        body: b"0123456789".iter().copied().cycle().take(length).collect(),
+        content_type: "image/gif".into(),
+        body: b"0123456789".repeat(length.div_ceil(10))[..length].into(),
         encoded: Vec::new(),
         last_modified: 784_111_777,
     };
@@ -120,6 +120,7 @@ fn site() -> Arc<Site> {
         pages: vec![Page {
             base: FileId(0),
             embedded: Vec::new(),
+            named_by: Vec::new(),
         }],
     })
 }

@@ -1,0 +1,196 @@
+//! The octets of a file: one piece of memory, or stretches of shared memory put end to end.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::Bytes;
+
+/// The octets of a file.
+///
+/// A site of a million files would not fit into memory if each held octets of its own. A *woven*
+/// body is a list of stretches of memory that many bodies share: a head of its own, then pieces of a
+/// common pool. It costs tens of octets whatever its length, and goes to a socket without being
+/// put together.
+#[derive(Clone)]
+pub struct Body(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Whole(Arc<[u8]>),
+    Woven(Arc<Woven>),
+}
+
+struct Woven {
+    length: u64,
+    stretches: Box<[Stretch]>,
+}
+
+/// A piece of shared memory.
+#[derive(Clone)]
+pub struct Stretch {
+    bytes: Arc<[u8]>,
+    start: u32,
+    end: u32,
+}
+
+impl Stretch {
+    /// The octets `range` of `bytes`.
+    ///
+    /// # Panics
+    /// When the range does not lie within the memory, or ends beyond 4 GiB.
+    pub fn new(bytes: Arc<[u8]>, range: Range<usize>) -> Stretch {
+        assert!(
+            range.start <= range.end && range.end <= bytes.len(),
+            "the stretch leaves its memory"
+        );
+        Stretch {
+            start: u32::try_from(range.start).expect("shared memory is below 4 GiB"),
+            end: u32::try_from(range.end).expect("shared memory is below 4 GiB"),
+            bytes,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start as usize..self.end as usize]
+    }
+}
+
+impl Body {
+    /// A body that is the stretches put end to end.
+    pub fn woven(stretches: Vec<Stretch>) -> Body {
+        let length = stretches
+            .iter()
+            .map(|stretch| stretch.bytes().len() as u64)
+            .sum();
+        Body(Inner::Woven(Arc::new(Woven {
+            length,
+            stretches: stretches.into(),
+        })))
+    }
+
+    /// How long it is.
+    pub fn len(&self) -> Bytes {
+        match &self.0 {
+            Inner::Whole(bytes) => Bytes(bytes.len() as u64),
+            Inner::Woven(woven) => Bytes(woven.length),
+        }
+    }
+
+    /// Whether it has no octet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Bytes(0)
+    }
+
+    /// Its pieces in order, none of them empty.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces_of(0..self.len().0)
+    }
+
+    /// The pieces of a part of it, none of them empty. What lies beyond its end is left out.
+    pub fn pieces_of(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
+        let (whole, woven) = match &self.0 {
+            Inner::Whole(bytes) => (Some(&bytes[..]), &[][..]),
+            Inner::Woven(woven) => (None, &woven.stretches[..]),
+        };
+        let mut passed = 0;
+        whole
+            .into_iter()
+            .chain(woven.iter().map(Stretch::bytes))
+            .filter_map(move |piece| {
+                let start = passed;
+                passed += piece.len() as u64;
+                let first = range.start.clamp(start, passed) - start;
+                let last = range.end.clamp(start, passed) - start;
+                (first < last).then(|| &piece[first as usize..last as usize])
+            })
+    }
+
+    /// Its octets, when they are one piece of memory.
+    pub fn as_slice(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Inner::Whole(bytes) => Some(bytes),
+            Inner::Woven(_) => None,
+        }
+    }
+
+    /// Its octets in one piece: borrowed where they are, put together where they are not.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        match &self.0 {
+            Inner::Whole(bytes) => Cow::Borrowed(bytes),
+            Inner::Woven(woven) => Cow::Owned(
+                woven
+                    .stretches
+                    .iter()
+                    .flat_map(|stretch| stretch.bytes())
+                    .copied()
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl From<Arc<[u8]>> for Body {
+    fn from(bytes: Arc<[u8]>) -> Body {
+        Body(Inner::Whole(bytes))
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Body {
+        Body(Inner::Whole(bytes.into()))
+    }
+}
+
+impl From<&[u8]> for Body {
+    fn from(bytes: &[u8]) -> Body {
+        Body(Inner::Whole(bytes.into()))
+    }
+}
+
+/// Its length; its octets are too many to be told.
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({})", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_woven_body_is_its_stretches_end_to_end() {
+        let pool: Arc<[u8]> = (0..=9).collect();
+        let head: Arc<[u8]> = b"head"[..].into();
+        let stretches = vec![
+            Stretch::new(head.clone(), 0..4),
+            Stretch::new(pool.clone(), 8..10),
+            Stretch::new(pool.clone(), 3..3),
+            Stretch::new(pool, 0..3),
+        ];
+        let body = Body::woven(stretches);
+        assert_eq!(body.len(), Bytes(9));
+        assert_eq!(&*body.bytes(), b"head\x08\x09\x00\x01\x02");
+        assert_eq!(body.pieces().count(), 3);
+        for start in 0..10 {
+            for end in start..11 {
+                let part: Vec<u8> = body.pieces_of(start..end).flatten().copied().collect();
+                let wanted = &body.bytes()[start.min(9) as usize..end.min(9) as usize];
+                assert_eq!(part, wanted, "{start}..{end}");
+            }
+        }
+        assert!(Body::woven(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_whole_body_has_one_piece_or_none() {
+        let body = Body::from(b"0123456789".to_vec());
+        assert_eq!(body.pieces().collect::<Vec<_>>(), [b"0123456789"]);
+        assert_eq!(body.pieces_of(2..5).collect::<Vec<_>>(), [b"234"]);
+        assert_eq!(body.pieces_of(5..5).count(), 0);
+        assert!(matches!(body.bytes(), Cow::Borrowed(_)));
+        assert_eq!(Body::from(Vec::new()).pieces().count(), 0);
+    }
+}
