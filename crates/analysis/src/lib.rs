@@ -5,6 +5,7 @@
 //! report made again years later is the same report.
 //!
 //! - [`packets`]: what a recorded exchange cost on the wire
+//! - [`load`]: what a load test measured
 //! - [`run`]: a run's folder, as read
 //! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
@@ -18,6 +19,7 @@ pub mod closeness;
 mod csv;
 pub mod digest;
 mod error;
+pub mod load;
 pub mod packets;
 pub mod report;
 pub mod run;

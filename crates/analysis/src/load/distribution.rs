@@ -1,0 +1,155 @@
+//! Times, counted exactly enough.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// A distribution of times: a histogram of nanoseconds with three significant digits, beside the
+/// exact count, sum, extremes and sum of squares.
+#[derive(Debug, Clone)]
+pub struct Distribution {
+    histogram: Histogram<u64>,
+    sum: u128,
+    squares: f64,
+    least: u64,
+    greatest: u64,
+}
+
+impl Distribution {
+    /// Significant decimal digits of a quantile: its relative error is below 10^-3.
+    pub const DIGITS: u8 = 3;
+
+    /// Nothing recorded.
+    pub fn new() -> Distribution {
+        let mut histogram = Histogram::new(Distribution::DIGITS).expect("3 digits are allowed");
+        histogram.auto(true);
+        Distribution {
+            histogram,
+            sum: 0,
+            squares: 0.0,
+            least: u64::MAX,
+            greatest: 0,
+        }
+    }
+
+    /// Records one time.
+    pub fn record(&mut self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
+        // An automatic histogram grows to any value.
+        self.histogram.saturating_record(nanos);
+        self.sum += u128::from(nanos);
+        self.squares += nanos as f64 * nanos as f64;
+        self.least = self.least.min(nanos);
+        self.greatest = self.greatest.max(nanos);
+    }
+
+    /// Adds what another has recorded.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("an automatic histogram grows to any other");
+        self.sum += other.sum;
+        self.squares += other.squares;
+        self.least = self.least.min(other.least);
+        self.greatest = self.greatest.max(other.greatest);
+    }
+
+    /// How many times were recorded.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> Duration {
+        let seconds = (self.sum / 1_000_000_000) as u64;
+        Duration::new(seconds, (self.sum % 1_000_000_000) as u32)
+    }
+
+    /// Their mean; `None` when there are none.
+    pub fn mean(&self) -> Option<Duration> {
+        let mean = self.sum.checked_div(u128::from(self.count()))?;
+        Some(Duration::from_nanos(mean as u64))
+    }
+
+    /// Their standard deviation; `None` when there are none.
+    pub fn standard_deviation(&self) -> Option<Duration> {
+        let count = self.count() as f64;
+        let mean = self.mean()?.as_nanos() as f64;
+        let variance = (self.squares / count - mean * mean).max(0.0);
+        Some(Duration::from_nanos(variance.sqrt() as u64))
+    }
+
+    /// The smallest, exactly.
+    pub fn min(&self) -> Option<Duration> {
+        (!self.is_empty()).then(|| Duration::from_nanos(self.least))
+    }
+
+    /// The largest, exactly.
+    pub fn max(&self) -> Option<Duration> {
+        (!self.is_empty()).then(|| Duration::from_nanos(self.greatest))
+    }
+
+    /// The smallest value that at least the fraction `quantile` (0 to 1) of them does not exceed, to
+    /// three digits.
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
+        let nanos = self.histogram.value_at_quantile(quantile);
+        (!self.is_empty()).then(|| Duration::from_nanos(nanos.clamp(self.least, self.greatest)))
+    }
+
+    /// The share of them that lies within a standard deviation of the mean (h2load's last column).
+    pub fn within_one_deviation(&self) -> Option<f64> {
+        let (mean, deviation) = (self.mean()?, self.standard_deviation()?);
+        let low = mean.saturating_sub(deviation).as_nanos() as u64;
+        let high = (mean + deviation).as_nanos() as u64;
+        Some(self.histogram.count_between(low, high) as f64 / self.count() as f64)
+    }
+
+    /// The histogram, in nanoseconds.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+}
+
+impl Default for Distribution {
+    fn default() -> Distribution {
+        Distribution::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merged_distribution_is_that_of_all_its_values() {
+        let millis = Duration::from_millis;
+        let (mut all, mut low, mut high) = (
+            Distribution::new(),
+            Distribution::new(),
+            Distribution::new(),
+        );
+        for n in 1..=1000 {
+            all.record(millis(n));
+            if n <= 300 { &mut low } else { &mut high }.record(millis(n));
+        }
+        low.merge(&high);
+        for distribution in [&all, &low] {
+            assert_eq!(distribution.count(), 1000);
+            assert_eq!(distribution.sum(), millis(500_500));
+            assert_eq!(distribution.mean(), Some(Duration::from_micros(500_500)));
+            assert_eq!(distribution.min(), Some(millis(1)));
+            assert_eq!(distribution.max(), Some(millis(1000)));
+            let p98 = distribution.quantile(0.98).unwrap().as_secs_f64();
+            assert!((p98 - 0.980).abs() < 0.001, "{p98}");
+            // Of a uniform distribution the share within a deviation is 1/sqrt(3).
+            let share = distribution.within_one_deviation().unwrap();
+            assert!((share - 0.577).abs() < 0.005, "{share}");
+        }
+        assert_eq!(Distribution::new().quantile(0.5), None);
+    }
+}

@@ -1,0 +1,26 @@
+//! What a load test measured.
+//!
+//! A [`LoadResult`] is what a load engine hands over when it has ended: exact counts, exact sums and
+//! histograms, merged over its threads, never averaged percentiles. Everything shown of a load test
+//! is a function of it.
+//!
+//! An exchange's life, and which [`Distribution`] of [`Latency`] each part goes into:
+//!
+//! ```text
+//! planned ──── due ──────── sent ───────────── first byte ──────────── last byte
+//!    └─ queue ─┴─ send lag ──┴──── first byte ─────┴────── transfer ─────┘
+//!    └──────── corrected ────┬───────────────────────────────────────────┘
+//!                            └──────── uncorrected ──────────────────────┘
+//! ```
+//!
+//! *planned* is the plan's instant; *due* is when the exchange was planned and a connection was free
+//! for it: until then the server is to blame, from then on the generator.
+
+mod distribution;
+mod result;
+
+pub use distribution::Distribution;
+pub use result::{
+    Counts, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup, TargetCount, Window,
+    WorkerHealth,
+};

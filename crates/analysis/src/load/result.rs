@@ -1,0 +1,250 @@
+//! The parts of a result.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_model::{Bytes, Failure, Seed, Validity};
+
+use super::Distribution;
+
+/// All that a load test measured.
+#[derive(Debug, Clone)]
+pub struct LoadResult {
+    /// What was asked of whom.
+    pub setup: Setup,
+    /// The steady state: what the figures are about.
+    pub measured: Window,
+    /// What happened before it, when there was a warm-up.
+    pub warm_up: Option<Window>,
+    /// What was still under way when it ended, until that was done or given up.
+    pub drain: Option<Window>,
+    /// The course of it all, from the start of the warm-up to the end of the drain.
+    pub timeline: Vec<Interval>,
+    /// Completed exchanges by target, when there is more than one and they were asked for.
+    pub targets: Vec<TargetCount>,
+    /// How the generator itself fared.
+    pub generator: Generator,
+    /// Whether the figures may be believed.
+    pub validity: Validity,
+}
+
+/// What was asked of whom.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setup {
+    /// Where the load went, as in `http://127.0.0.1:8080/`.
+    pub url: String,
+    /// The workload's name; the path for a single URL.
+    pub workload: String,
+    /// The connection policy, as in `h1.1-pipeline16`.
+    pub policy: String,
+    /// How requests come about.
+    pub kind: LoopKind,
+    /// Threads of the generator, an event loop each.
+    pub threads: u32,
+    /// Time before the measured window.
+    pub warm_up: Duration,
+    /// Length asked for, when it was a time that was asked for.
+    pub duration: Option<Duration>,
+    /// Exchanges asked for, when it was a count.
+    pub exchanges: Option<u64>,
+    /// How long an exchange may take.
+    pub timeout: Duration,
+    /// Where everything random came from.
+    pub seed: Seed,
+    /// Settings nobody asked for, each with its value: every default is part of the result.
+    pub defaults: Vec<(String, String)>,
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// The program's version.
+    pub version: String,
+    /// Facts about the machine, as in a run.
+    pub machine: BTreeMap<String, String>,
+    /// Start, in seconds since the Unix epoch.
+    pub started: f64,
+}
+
+/// How requests come about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LoopKind {
+    /// Users that wait for their answers: `users` of them, each pausing between pages as the plan
+    /// says.
+    Closed {
+        /// How many.
+        users: u32,
+    },
+    /// Requests that come when they come.
+    Open {
+        /// Their process in words, as in `constant 1000/s`.
+        arrivals: String,
+        /// Their mean rate over the measured window, in sessions (single exchanges, when the plan
+        /// has one target) a second.
+        rate: f64,
+        /// The most connections.
+        connections: u32,
+    },
+}
+
+/// What happened in a stretch of time. An exchange belongs to the window that it was planned in,
+/// in whichever it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Window {
+    /// How long it was.
+    pub duration: Duration,
+    /// How much of what.
+    pub counts: Counts,
+    /// Octets on the connections.
+    pub octets: Octets,
+    /// How long everything took.
+    pub latency: Latency,
+}
+
+/// Counts of a window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Exchanges the plan asked for (in a closed loop: that users began).
+    pub planned: u64,
+    /// Exchanges whose request was handed to the transport.
+    pub sent: u64,
+    /// Exchanges whose response came whole, whatever its status.
+    pub completed: u64,
+    /// Final status codes of those.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Exchanges that failed, by reason.
+    pub failures: BTreeMap<Failure, u64>,
+    /// Exchanges neither completed nor failed when the drain was over.
+    pub unfinished: u64,
+    /// Responses whose content had another length than the plan says.
+    pub wrong_size: u64,
+    /// Requests that were made once more because their connection ended before any answer.
+    pub retried: u64,
+    /// Connections asked for.
+    pub connects: u64,
+    /// Connections established.
+    pub connected: u64,
+    /// Connections that could not be established, by reason.
+    pub connect_failures: BTreeMap<Failure, u64>,
+    /// Pages of which every exchange completed.
+    pub pages: u64,
+    /// Pages of which one failed.
+    pub pages_failed: u64,
+    /// Sessions that came to their end.
+    pub sessions: u64,
+}
+
+impl Counts {
+    /// Exchanges that failed.
+    pub fn failed(&self) -> u64 {
+        self.failures.values().sum()
+    }
+
+    /// Complete responses with a status of 400 and above.
+    pub fn status_errors(&self) -> u64 {
+        self.statuses.range(400..).map(|(_, count)| count).sum()
+    }
+
+    /// Failures, and responses with a status of 400 and above.
+    pub fn errors(&self) -> u64 {
+        self.failed() + self.status_errors()
+    }
+}
+
+/// Octets above TCP.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Octets {
+    /// Request heads.
+    pub request_heads: Bytes,
+    /// Request content.
+    pub request_bodies: Bytes,
+    /// Response heads, interim responses included.
+    pub response_heads: Bytes,
+    /// Response content with its transfer coding.
+    pub response_bodies: Bytes,
+    /// Response content without its transfer coding.
+    pub content: Bytes,
+}
+
+/// How long everything took. Failed exchanges are in `corrected` and `uncorrected` with the time
+/// until they failed: a time-out is a long answer, not none.
+#[derive(Debug, Clone, Default)]
+pub struct Latency {
+    /// From the plan's instant to the last octet.
+    pub corrected: Distribution,
+    /// From the request's first octet to the response's last.
+    pub uncorrected: Distribution,
+    /// From the plan's instant until a connection was free for it.
+    pub queue: Distribution,
+    /// From then until its first octet was handed to the transport: the generator's own lateness.
+    pub send_lag: Distribution,
+    /// From asking for a connection to having it.
+    pub connect: Distribution,
+    /// From the request's first octet to the response's first.
+    pub first_byte: Distribution,
+    /// From the response's first octet to its last.
+    pub transfer: Distribution,
+    /// From the start of a page to its last octet, connecting included.
+    pub page: Distribution,
+    /// From the plan's instant to the failure, of those that failed.
+    pub failed: Distribution,
+}
+
+/// A stretch of the course, a second long at first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interval {
+    /// Its start, from the start of the test.
+    pub start: Duration,
+    /// Its length.
+    pub length: Duration,
+    /// Exchanges planned in it.
+    pub planned: u64,
+    /// Exchanges completed in it.
+    pub completed: u64,
+    /// Exchanges that failed in it, and responses of status 400 and above.
+    pub errors: u64,
+    /// Response octets in it.
+    pub received: Bytes,
+    /// Corrected latency of what ended in it: median, 90th and 99th percentile, maximum.
+    pub latency: [Option<Duration>; 4],
+    /// Connections open at its end.
+    pub connections: u64,
+    /// 99th percentile of the send lag in it.
+    pub send_lag_p99: Option<Duration>,
+}
+
+/// How often a target was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetCount {
+    /// Method and request target, as in `GET /a.html`.
+    pub target: String,
+    /// Responses that came whole.
+    pub completed: u64,
+    /// Requests that failed.
+    pub failed: u64,
+}
+
+/// How the generator itself fared.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Generator {
+    /// Processor time in its own code, over the measured window.
+    pub cpu_user: Duration,
+    /// Processor time in the kernel on its behalf, over the measured window.
+    pub cpu_system: Duration,
+    /// Each thread.
+    pub workers: Vec<WorkerHealth>,
+    /// The most memory it ever held.
+    pub peak_memory: Bytes,
+    /// The most descriptors it had open, and how many it may have.
+    pub descriptors: (u64, u64),
+    /// Connections that failed because no local address and port was left.
+    pub ports_exhausted: u64,
+    /// Share of the machine's processor time that the hypervisor gave to others, 0 to 1.
+    pub steal: f64,
+}
+
+/// How one thread fared.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WorkerHealth {
+    /// Share of the measured window that it was not waiting, 0 to 1.
+    pub busy: f64,
+    /// Longest time between two waits: how long anything could have waited for it.
+    pub longest_turn: Duration,
+}
