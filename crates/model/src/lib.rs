@@ -20,8 +20,8 @@ pub mod units;
 
 pub use body::{Body, Stretch};
 pub use record::{
-    CellKey, CloseReason, ConnectionRecord, DirectionCertificate, ExchangeRecord, Failure, Outcome,
-    PathCertificate, ReplicateRecord, Validity,
+    CellKey, CloseReason, ConnectionRecord, DirectionCertificate, ExchangeRecord, ExchangeRow,
+    Failure, Outcome, PathCertificate, ReplicateRecord, Validity,
 };
 pub use seed::Seed;
 pub use site::{ContentCoding, File, FileId, Page, Site};

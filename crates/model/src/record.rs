@@ -44,6 +44,46 @@ pub struct ExchangeRecord {
     pub outcome: Outcome,
 }
 
+/// One request and its response in the fixed width that a column of a table wants: what a load test
+/// stores, where there may be a hundred million of them. Times are nanoseconds since the test's
+/// origin; a time of zero means that it never came to that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExchangeRow {
+    /// When the plan wanted it.
+    pub planned: u64,
+    /// When it was planned and a connection was free for it. Until then the server is to blame
+    /// for waiting, from then on the generator.
+    pub due: u64,
+    /// When its first octet was handed to the transport.
+    pub sent: u64,
+    /// When the first octet of its response was read.
+    pub first_byte: u64,
+    /// When the last octet of its response was read, or when it failed.
+    pub last_byte: u64,
+    /// Its target's place in the plan.
+    pub target: u32,
+    /// Its page's place in the plan.
+    pub page: u32,
+    /// The user that asked: in a closed loop its number, in an open one the number of the arrival
+    /// (modulo 2^32).
+    pub user: u32,
+    /// The connection it went over, numbered from 0 over the whole test; `u32::MAX` when there was
+    /// none.
+    pub connection: u32,
+    /// Status code of the final response; zero when there was none.
+    pub status: u16,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Octets of the request's head.
+    pub request_head: u32,
+    /// Octets of the request's content.
+    pub request_body: u64,
+    /// Octets of the response's heads, interim responses included.
+    pub response_head: u32,
+    /// Octets of the response's content as transferred.
+    pub response_body: u64,
+}
+
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "failure")]
