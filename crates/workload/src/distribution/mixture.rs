@@ -1,0 +1,218 @@
+//! Laws put together from others.
+
+use std::fmt;
+
+use fathometer_model::Seed;
+
+use super::{Law, open_uniform};
+
+/// One component of a [`Mixture`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// Its share of the mixture.
+    pub weight: f64,
+    /// What it is before the two limits below.
+    pub law: Law,
+    /// Values at and above this are drawn again: the law under the condition that it is below.
+    /// Infinite for none.
+    pub below: f64,
+    /// Larger values are made this one. Infinite for none.
+    pub cap: f64,
+}
+
+impl Part {
+    /// A share of a law without limits.
+    pub const fn of(weight: f64, law: Law) -> Part {
+        Part {
+            weight,
+            law,
+            below: f64::INFINITY,
+            cap: f64::INFINITY,
+        }
+    }
+
+    /// P(X <= x) of this part alone.
+    pub fn cdf(&self, x: f64) -> f64 {
+        match x >= self.cap {
+            true => 1.0,
+            false => (self.law.cdf(x) / self.law.cdf(self.below)).min(1.0),
+        }
+    }
+
+    /// The `counter`-th draw from `seed`.
+    pub fn sample(&self, seed: Seed, counter: u64) -> f64 {
+        if self.below == f64::INFINITY {
+            return self.law.sample(seed, counter).min(self.cap);
+        }
+        // Drawing again until the value is below the limit is drawing from the lower part of the
+        // law at once.
+        let p = open_uniform(seed, counter) * self.law.cdf(self.below);
+        self.law.quantile(p).min(self.cap)
+    }
+}
+
+/// A law that is one of several with given weights: a body and a tail, two kinds of files.
+///
+/// Members of a set can be given to its parts in exact proportion, by [`Mixture::part_of`]: the
+/// share of a part is then its weight rounded, and not a random number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixture {
+    parts: Vec<Part>,
+}
+
+impl Mixture {
+    /// A mixture of these. `None` when there is none, or the weights are not positive numbers that
+    /// add up to 1 within a billionth.
+    pub fn new(parts: Vec<Part>) -> Option<Mixture> {
+        let sum: f64 = parts.iter().map(|part| part.weight).sum();
+        let positive = parts.iter().all(|part| part.weight > 0.0);
+        (positive && (sum - 1.0).abs() < 1e-9).then_some(Mixture { parts })
+    }
+
+    /// The one law, without limits.
+    pub fn single(law: Law) -> Mixture {
+        Mixture {
+            parts: vec![Part::of(1.0, law)],
+        }
+    }
+
+    /// Its parts.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The part that member `index` of a set belongs to: among the first *n* members of any set
+    /// each part has its weight times *n*, to within one.
+    pub fn part_of(&self, index: u64) -> &Part {
+        let last = self.parts.len() - 1;
+        let (mut index, mut rest) = (index, 1.0);
+        for part in &self.parts[..last] {
+            // Of the members not given to an earlier part, those with which the rounded share grows.
+            let share = |n: u64| (n as f64 * (part.weight / rest) + 0.5).floor() as u64;
+            if share(index + 1) > share(index) {
+                return part;
+            }
+            index -= share(index);
+            rest -= part.weight;
+        }
+        &self.parts[last]
+    }
+
+    /// P(X <= x).
+    pub fn cdf(&self, x: f64) -> f64 {
+        self.parts
+            .iter()
+            .map(|part| part.weight * part.cdf(x))
+            .sum()
+    }
+
+    /// The draw of member `index` of a set, from the part that it belongs to.
+    pub fn sample(&self, seed: Seed, index: u64) -> f64 {
+        self.part_of(index).sample(seed, index)
+    }
+}
+
+impl fmt::Display for Mixture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, part) in self.parts.iter().enumerate() {
+            if place > 0 {
+                f.write_str(" + ")?;
+            }
+            if self.parts.len() > 1 {
+                // Rounded, so that 0.07 is 7 % and not 7.000000000000001 %.
+                write!(f, "{} % ", (part.weight * 1e6).round() / 1e4)?;
+            }
+            write!(f, "{}", part.law)?;
+            if part.below.is_finite() {
+                write!(f, " below {}", part.below)?;
+            }
+            if part.cap.is_finite() {
+                write!(f, " capped at {}", part.cap)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hybrid() -> Mixture {
+        let body = Part {
+            below: 10_000.0,
+            ..Part::of(
+                0.93,
+                Law::Lognormal {
+                    mu: 7.63,
+                    sigma: 1.001,
+                },
+            )
+        };
+        let tail = Part {
+            cap: 1e7,
+            ..Part::of(
+                0.07,
+                Law::Pareto {
+                    scale: 10_000.0,
+                    shape: 1.0,
+                },
+            )
+        };
+        Mixture::new(vec![body, tail]).unwrap()
+    }
+
+    #[test]
+    fn parts_have_their_exact_share_of_every_set() {
+        let thirds = Mixture::new(
+            [0.3, 0.38, 0.32]
+                .map(|weight| Part::of(weight, Law::Fixed(weight)))
+                .to_vec(),
+        )
+        .unwrap();
+        for mixture in [hybrid(), thirds] {
+            let mut counts = vec![0.0; mixture.parts().len()];
+            for n in 0..5000u64 {
+                let part = mixture.part_of(n);
+                let place = mixture.parts().iter().position(|p| p == part).unwrap();
+                counts[place] += 1.0;
+                for (count, part) in counts.iter().zip(mixture.parts()) {
+                    let wanted = part.weight * (n + 1) as f64;
+                    assert!(f64::abs(count - wanted) < 1.5, "{n}: {counts:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_body_stays_below_and_the_tail_above() {
+        let mixture = hybrid();
+        let draws: Vec<f64> = (0..10_000).map(|n| mixture.sample(Seed(3), n)).collect();
+        let above = draws.iter().filter(|&&x| x >= 10_000.0).count();
+        assert_eq!(above, 700);
+        assert!(draws.iter().all(|&x| x <= 1e7));
+        assert!((mixture.cdf(10_000.0) - 0.93).abs() < 1e-12);
+        assert!((mixture.cdf(20_000.0) - 0.965).abs() < 1e-12);
+        assert_eq!(mixture.cdf(1e7), 1.0);
+        // A redrawn body has its own median, exp(7.63) only without the limit.
+        let below_median = draws.iter().filter(|&&x| x < 2000.0).count() as f64;
+        assert!((below_median / 1e4 - mixture.cdf(2000.0)).abs() < 0.015);
+    }
+
+    #[test]
+    fn weights_add_up_to_one() {
+        let half = Part::of(0.5, Law::Fixed(1.0));
+        assert!(Mixture::new(vec![half]).is_none());
+        assert!(Mixture::new(Vec::new()).is_none());
+        assert!(Mixture::new(vec![half, half]).is_some());
+    }
+
+    #[test]
+    fn a_mixture_is_written_part_by_part() {
+        assert_eq!(
+            hybrid().to_string(),
+            "93 % lognormal(mu = 7.63, sigma = 1.001) below 10000 + \
+             7 % Pareto(k = 10000, alpha = 1) capped at 10000000"
+        );
+    }
+}
