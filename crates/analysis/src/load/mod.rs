@@ -21,6 +21,6 @@ mod result;
 
 pub use distribution::Distribution;
 pub use result::{
-    Counts, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup, TargetCount, Window,
-    WorkerHealth,
+    Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup, TargetCount,
+    Window, WorkerHealth,
 };

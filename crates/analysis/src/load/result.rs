@@ -96,6 +96,26 @@ pub struct Window {
     pub octets: Octets,
     /// How long everything took.
     pub latency: Latency,
+    /// What came to its end while it lasted.
+    pub ended: Ended,
+}
+
+/// What came to its end while a window lasted, in whichever it was planned: what rates are made of.
+/// Under overload that is less than what was planned in it and came later.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Exchanges whose response came whole, whatever its status.
+    pub completed: u64,
+    /// Those with a status of 400 and above.
+    pub status_errors: u64,
+    /// Exchanges that failed.
+    pub failed: u64,
+    /// Response octets of the completed, heads and content as transferred.
+    pub received: Bytes,
+    /// Response content of those with a status below 400, without transfer coding: goodput's octets.
+    pub useful: Bytes,
+    /// Connections established.
+    pub connected: u64,
 }
 
 /// Counts of a window.
