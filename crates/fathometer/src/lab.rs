@@ -151,6 +151,11 @@ impl Lab {
         }
     }
 
+    /// The thread on which the server's host receives, as the kernel numbers it, when it has one.
+    pub fn server_receiver(&self) -> Option<u32> {
+        self.wire.server_receiver()
+    }
+
     /// Waits until nothing has been under way for `quiet`, at most for `limit`; says whether it
     /// became quiet.
     pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {

@@ -498,6 +498,32 @@ fn lateness_beyond_the_limits_invalidates() {
 }
 
 #[test]
+fn a_host_can_receive_on_a_thread_of_its_own() {
+    let Some(_ground) = ground("a_host_can_receive_on_a_thread_of_its_own") else {
+        return;
+    };
+    let options = WireOptions {
+        server_receives: true,
+        ..WireOptions::new(Seed(1))
+    };
+    let lab = lab(&profile("propagation = \"2ms\""), &options);
+    let thread = lab.server_receiver().expect("it was asked for");
+    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap();
+    assert_eq!(name.trim(), "host-receive");
+    let client = udp(&lab, Side::Client, 4);
+    let server = udp(&lab, Side::Server, 4);
+    for n in 0..300u32 {
+        client.send(&n.to_be_bytes()).unwrap();
+        let mut number = [0; 4];
+        assert_eq!(server.recv(&mut number).unwrap(), 4);
+        assert_eq!(u32::from_be_bytes(number), n);
+    }
+    let (certificate, _) = lab.stop();
+    assert_eq!(certificate.up.packets_out, 300);
+    assert!(certificate.up.drops.is_empty());
+}
+
+#[test]
 fn a_capture_that_cannot_be_written_is_an_error_before_anything_starts() {
     let Some(_ground) = ground("a_capture_that_cannot_be_written") else {
         return;

@@ -11,6 +11,7 @@ use fathometer_path::{Arrival, DelayedAck, Delivery, Link, Outbound};
 use fathometer_sys::{Clock, Interest, Tun, Waiter};
 
 use super::lateness::Lateness;
+use super::receiver::Ring;
 use super::taps::DirectionTaps;
 
 /// Packets taken in before what is due is looked at again: a burst must not make others late.
@@ -25,6 +26,9 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// Buffers made in advance; a deeper path makes more as it fills.
 const BUFFERS: usize = 64;
+
+/// Drops of a host that could not keep up with its own network interface.
+const RING_FULL: &str = "host-ring-full";
 
 /// Buffers kept for reuse.
 const POOL: usize = 4096;
@@ -69,6 +73,8 @@ pub(super) struct Lane<'a> {
     link: Link<Box<[u8]>>,
     from: &'a Tun,
     to: &'a Tun,
+    /// The ring of the receiving host, when that receives on a thread of its own.
+    ring: Option<Ring>,
     clock: Clock,
     waiter: Waiter,
     spin: Duration,
@@ -89,6 +95,8 @@ pub(super) struct Parts<'a> {
     pub(super) link: Link<Box<[u8]>>,
     pub(super) from: &'a Tun,
     pub(super) to: &'a Tun,
+    /// Where packets go instead of to `to`, when the receiving host takes them from there.
+    pub(super) ring: Option<Ring>,
     pub(super) clock: Clock,
     pub(super) waiter: Waiter,
     /// How long before a deadline it polls instead of sleeping.
@@ -115,6 +123,7 @@ impl<'a> Lane<'a> {
             link: parts.link,
             from: parts.from,
             to: parts.to,
+            ring: parts.ring,
             clock: parts.clock,
             waiter: parts.waiter,
             spin: parts.spin,
@@ -293,11 +302,16 @@ impl<'a> Lane<'a> {
             if let Some(taps) = &mut self.taps {
                 taps.received(time, delivery.index, late, copy > 0, packet);
             }
-            match self.to.write(packet) {
-                Ok(()) => {
+            let handed = match &self.ring {
+                None => self.to.write(packet).map(|()| true),
+                Some(ring) => Ok(put(ring, &mut self.pool, packet)),
+            };
+            match handed {
+                Ok(true) => {
                     self.certificate.packets_out += 1;
                     self.certificate.bytes_out += Bytes(u64::from(delivery.length));
                 }
+                Ok(false) => count(&mut self.certificate.drops, RING_FULL),
                 Err(error) => {
                     self.certificate.unasked_drops += 1;
                     let device = self.to.name();
@@ -317,6 +331,23 @@ impl<'a> Lane<'a> {
     fn recycle(&mut self, buffer: Box<[u8]>) {
         if self.pool.len() < POOL {
             self.pool.push(buffer);
+        }
+    }
+}
+
+/// Puts a copy of a packet into a host's ring; says whether there was room.
+fn put(ring: &Ring, pool: &mut Vec<Box<[u8]>>, packet: &[u8]) -> bool {
+    let mut buffer = ring
+        .spent()
+        .or_else(|| pool.pop())
+        .filter(|buffer| buffer.len() >= packet.len())
+        .unwrap_or_else(|| vec![0; packet.len()].into());
+    buffer[..packet.len()].copy_from_slice(packet);
+    match ring.push(buffer, packet.len()) {
+        Ok(()) => true,
+        Err(buffer) => {
+            pool.push(buffer);
+            false
         }
     }
 }

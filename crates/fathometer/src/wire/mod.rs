@@ -19,6 +19,7 @@
 
 mod direction;
 mod lateness;
+mod receiver;
 mod taps;
 
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ use fathometer_path::{DelayedAck, DelayedAckClock, Direction, Link, Profile};
 use fathometer_sys::{Clock, Result, Tun, Waiter, Waker, priority};
 
 use self::direction::{Acks, Lane, Outcome, Parts, Shared};
+use self::receiver::Receiver;
 use self::taps::Taps;
 
 /// Longer than waking takes in nine cases of ten, also on virtual machines.
@@ -56,6 +58,9 @@ pub struct WireOptions {
     /// The clock that the client's acknowledgements wait for, where its kernel cannot delay them
     /// as it should; its route must then have quick acknowledgements on.
     pub client_acks: Option<DelayedAckClock>,
+    /// Whether the server's host receives on a thread of its own, whose work can be charged to it
+    /// ([`Wire::server_receiver`]); otherwise the path does that work.
+    pub server_receives: bool,
 }
 
 impl WireOptions {
@@ -69,6 +74,7 @@ impl WireOptions {
             spin: USUAL_SPIN,
             limits: None,
             client_acks: None,
+            server_receives: false,
         }
     }
 }
@@ -100,6 +106,7 @@ pub struct Wire {
     up: Running,
     down: Running,
     taps: Option<Arc<Taps>>,
+    server: Option<Receiver>,
     limits: Limits,
     clock: Clock,
 }
@@ -113,6 +120,13 @@ struct Running {
     from: Arc<Tun>,
     /// What the device had dropped before the path began.
     dropped_before: u64,
+}
+
+/// Where a direction's packets come from and go to.
+struct Ends<'a> {
+    from: &'a Arc<Tun>,
+    to: &'a Arc<Tun>,
+    ring: Option<receiver::Ring>,
 }
 
 impl Wire {
@@ -137,10 +151,21 @@ impl Wire {
             let seed = options.seed.stream("client.acks");
             Arc::new(Mutex::new(DelayedAck::new(clock, seed)))
         });
+        let receiver = match options.server_receives {
+            true => Some(Receiver::start(server, options.clock)?),
+            false => None,
+        };
         let start = |direction: Direction, from: &Arc<Tun>, to: &Arc<Tun>| {
+            let ends = Ends {
+                from,
+                to,
+                ring: receiver
+                    .as_ref()
+                    .filter(|_| direction == Direction::Up)
+                    .map(Receiver::ring),
+            };
             let link = Link::new(profile, direction, options.seed);
-            let acks = acks.clone();
-            Running::start(direction, link, from, to, taps.clone(), acks, options)
+            Running::start(direction, link, ends, taps.clone(), acks.clone(), options)
         };
         Ok(Wire {
             up: start(Direction::Up, client, server)?,
@@ -148,7 +173,13 @@ impl Wire {
             limits: options.limits.unwrap_or_else(|| Limits::of(profile)),
             clock: options.clock,
             taps,
+            server: receiver,
         })
+    }
+
+    /// The thread on which the server's host receives, as the kernel numbers it, when it has one.
+    pub fn server_receiver(&self) -> Option<u32> {
+        self.server.as_ref().map(Receiver::thread_id)
     }
 
     /// Waits until no packet has been under way for `quiet`, at most until `limit` has passed;
@@ -189,6 +220,13 @@ impl Wire {
             up: self.up.finish("up", self.limits, &mut validity),
             down: self.down.finish("down", self.limits, &mut validity),
         };
+        if let Some(refused) = self.server.as_ref().map(Receiver::refused)
+            && refused > 0
+        {
+            validity.invalidate(format!(
+                "the server's device refused {refused} packets (limit 0)"
+            ));
+        }
         if let Some(taps) = self.taps.take().and_then(Arc::into_inner)
             && let Err(error) = taps.finish()
         {
@@ -214,8 +252,7 @@ impl Running {
     fn start(
         direction: Direction,
         link: Link<Box<[u8]>>,
-        from: &Arc<Tun>,
-        to: &Arc<Tun>,
+        ends: Ends<'_>,
         taps: Option<Arc<Taps>>,
         client_acks: Option<Acks>,
         options: &WireOptions,
@@ -224,6 +261,7 @@ impl Running {
             Direction::Up => (client_acks, None),
             Direction::Down => (None, client_acks),
         };
+        let Ends { from, to, ring } = ends;
         let dropped_before = from.dropped()?;
         let shared = Arc::new(Shared::default());
         let (clock, spin) = (options.clock, options.spin);
@@ -251,6 +289,7 @@ impl Running {
                         link,
                         from: &from,
                         to: &to,
+                        ring,
                         clock,
                         waiter,
                         spin,
