@@ -450,7 +450,11 @@ impl PageDriver {
 
     /// When persistent connections are closed, once that is known.
     fn close_at(&self) -> Option<Instant> {
-        self.page_end.map(|end| end + self.options.idle_wait)
+        let wait = match self.policy.early_close {
+            true => std::time::Duration::ZERO,
+            false => self.options.idle_wait,
+        };
+        self.page_end.map(|end| end + wait)
     }
 
     fn has_live_links(&self) -> bool {

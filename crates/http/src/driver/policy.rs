@@ -16,7 +16,7 @@ pub const MOST_CONNECTIONS: u16 = 256;
 ///
 /// As text: a version (`h1.0`, `h1.0-keepalive`, `h1.1`), then `xN` for up to N connections at a time
 /// (one when left out), then `-pipeline` (with a depth right behind it if not the default of
-/// [`DEFAULT_PIPELINE_DEPTH`]), then `-ranges`. The policies of the paper:
+/// [`DEFAULT_PIPELINE_DEPTH`]), then `-ranges`, then `-early-close`. The policies of the papers:
 ///
 /// | text | |
 /// |---|---|
@@ -25,6 +25,7 @@ pub const MOST_CONNECTIONS: u16 = 256;
 /// | `h1.1`, `h1.1x2` | persistent connections, one exchange at a time on each |
 /// | `h1.1-pipeline` | one connection, requests sent without waiting for answers |
 /// | `h1.1-pipeline-ranges` | the same; the first octets of every image before the rest of any |
+/// | `h1.1-early-close` | `h1.1`, but the connection is closed at the end of every page |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// The version of HTTP, and whether HTTP/1.0 asks to keep connections.
@@ -37,13 +38,18 @@ pub struct Policy {
     /// Whether images are fetched in two parts, the first octets of all before the rest of any
     /// ("poor man's multiplexing").
     pub ranges: bool,
+    /// Whether the client closes its connections as soon as a page is complete, rather than keep
+    /// them for the next one (Barford and Crovella's "early close"). Connections that carry one
+    /// exchange are closed anyway.
+    pub early_close: bool,
 }
 
 /// Why a policy's text was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a connection policy: write h1.0, h1.0xN, h1.0-keepalive, h1.0-keepalivexN, \
-     h1.1, h1.1xN, h1.1-pipeline or h1.1-pipeline-ranges, N from 1 to {MOST_CONNECTIONS}"
+     h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges or h1.1-early-close, N from 1 to \
+     {MOST_CONNECTIONS}"
 )]
 pub struct ParsePolicyError {
     text: String,
@@ -79,9 +85,14 @@ fn parse(text: &str) -> Option<Policy> {
         Some(rest) => (Some(DEFAULT_PIPELINE_DEPTH), rest),
         None => (None, rest),
     };
-    let ranges = match rest {
+    let (ranges, rest) = match rest.strip_prefix("-ranges") {
+        Some(rest) if pipeline.is_some() => (true, rest),
+        Some(_) => return None,
+        None => (false, rest),
+    };
+    let early_close = match rest {
         "" => false,
-        "-ranges" if pipeline.is_some() => true,
+        "-early-close" if version != Version::Http10 => true,
         _ => return None,
     };
     let pipelines = version == Version::Http11 || pipeline.is_none();
@@ -90,6 +101,7 @@ fn parse(text: &str) -> Option<Policy> {
         connections,
         pipeline,
         ranges,
+        early_close,
     })
 }
 
@@ -119,7 +131,8 @@ impl fmt::Display for Policy {
             Some(DEFAULT_PIPELINE_DEPTH) => f.write_str("-pipeline")?,
             Some(depth) => write!(f, "-pipeline{depth}")?,
         }
-        f.write_str(if self.ranges { "-ranges" } else { "" })
+        f.write_str(if self.ranges { "-ranges" } else { "" })?;
+        f.write_str(if self.early_close { "-early-close" } else { "" })
     }
 }
 
@@ -140,6 +153,9 @@ mod tests {
             "h1.1-pipeline5",
             "h1.1x2-pipeline",
             "h1.1-pipeline-ranges",
+            "h1.1-early-close",
+            "h1.0-keepalivex4-early-close",
+            "h1.1x2-pipeline5-ranges-early-close",
         ] {
             let policy: Policy = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
@@ -148,6 +164,8 @@ mod tests {
         assert_eq!((bare.connections, bare.pipeline), (1, None));
         let deep: Policy = "h1.1-pipeline-ranges".parse().unwrap();
         assert_eq!((deep.pipeline, deep.ranges), (Some(50), true));
+        let early: Policy = "h1.1-early-close".parse().unwrap();
+        assert_eq!((early.early_close, deep.early_close), (true, false));
     }
 
     #[test]
@@ -161,6 +179,8 @@ mod tests {
             "h1.1x999",
             "h1.1-ranges",
             "h1.0-pipeline",
+            "h1.0-early-close",
+            "h1.1-early-close-ranges",
             "h1.1-pipeline-",
             "h1.1-pipeline0",
             "H1.1",

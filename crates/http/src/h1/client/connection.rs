@@ -90,6 +90,12 @@ impl Connection {
 
     /// Starts to write a request behind those queued before.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
+        self.check_room()?;
+        Ok(RequestWriter::new(self, line))
+    }
+
+    /// Whether a further request can be queued, and if not, why not.
+    pub(super) fn check_room(&self) -> Result<(), SendError> {
         if !self.accepts_requests() {
             return Err(SendError::Closed);
         }
@@ -99,7 +105,37 @@ impl Connection {
         if self.outstanding.len() >= usize::from(self.config.depth.max(1)) {
             return Err(SendError::PipelineFull);
         }
-        Ok(RequestWriter::new(self, line))
+        Ok(())
+    }
+
+    /// Makes ready for another transport connection, keeping the memory of this one.
+    pub fn renew(&mut self) {
+        self.output.clear();
+        self.outstanding.clear();
+        self.next_request = RequestId(0);
+        self.oldest = RequestId(0);
+        self.begun = 0;
+        self.accepts = true;
+        self.upload = None;
+        self.phase = Phase::Head;
+        self.answering = false;
+        self.in_head = false;
+        self.received = Received::default();
+        self.interims = 0;
+        self.skipped = 0;
+        self.turn = None;
+        self.active = Instant::ZERO;
+    }
+
+    /// Gives back the memory that nothing is in, for a connection that will be idle for long.
+    pub fn shrink(&mut self) {
+        if self.outstanding.is_empty() && !self.in_head {
+            self.head = ResponseHead::default();
+            self.outstanding.shrink_to_fit();
+        }
+        if self.output.bytes.is_empty() {
+            self.output.bytes = Vec::new();
+        }
     }
 
     /// Whether the connection would take a request if the pipeline had room.
@@ -117,6 +153,11 @@ impl Connection {
     /// Requests queued or sent whose answers are not whole.
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
+    }
+
+    /// How many of those have had an octet handed to the transport; they are the oldest ones.
+    pub fn begun(&self) -> usize {
+        self.begun
     }
 
     /// The first request of which no octet has been handed to the transport; the next one to be

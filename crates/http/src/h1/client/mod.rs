@@ -8,6 +8,7 @@
 //!   [`head`](Connection::head), [`transmit`](Connection::transmit),
 //!   [`poll_timeout`](Connection::poll_timeout) …
 //! - what the client wants: [`request`](Connection::request),
+//!   [`request_prepared`](Connection::request_prepared),
 //!   [`send_content`](Connection::send_content), [`release`](Connection::release),
 //!   [`flush`](Connection::flush), [`finish`](Connection::finish);
 //! - what happened to the transport: [`transmitted`](Connection::transmitted),
@@ -63,6 +64,7 @@ mod fuzz;
 mod head;
 mod limits;
 mod output;
+mod prepared;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -72,4 +74,5 @@ pub use event::{Event, Received, RequestId};
 pub use fuzz::fuzz;
 pub use head::ResponseHead;
 pub use limits::{Config, Limits, Timeouts};
+pub use prepared::PreparedRequest;
 pub use request::{Content, Queued, RequestLine, RequestWriter, SendError, Version, is_idempotent};

@@ -52,6 +52,14 @@ impl Output {
         self.offset_of(self.bytes.len())
     }
 
+    /// Forgets everything but the memory it was in.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.taken = 0;
+        self.released = 0;
+        self.before = 0;
+    }
+
     /// Forgets what was handed over, once that is cheap.
     pub(super) fn compact(&mut self) {
         if self.taken == self.bytes.len() {

@@ -561,3 +561,78 @@ proptest! {
         prop_assert_eq!(pieces.first_unsent(), whole.first_unsent());
     }
 }
+
+#[test]
+fn a_prepared_request_is_the_one_that_would_have_been_written() {
+    let fields = [("Accept".to_owned(), "*/*".to_owned())];
+    for (method, version, content) in [
+        ("GET", Version::Http11, None),
+        ("HEAD", Version::Http10, None),
+        ("POST", Version::Http10KeepAlive, Some(3)),
+        ("PUT", Version::Http11, Some(0)),
+    ] {
+        let prepared =
+            PreparedRequest::new(method, "example.org", version, &fields, content).unwrap();
+        let config = Config {
+            depth: 2,
+            ..Config::default()
+        };
+        let (mut written, mut copied) = (Connection::new(config), Connection::new(config));
+        for target in ["/a", "/b?c"] {
+            let line = RequestLine {
+                method,
+                target,
+                host: "example.org",
+                version,
+            };
+            let wanted = written.request(line).map_err(drop).and_then(|mut request| {
+                request.field("Accept", "*/*");
+                request
+                    .send_with(content.map_or(Content::None, Content::Sized), false)
+                    .map_err(drop)
+            });
+            let queued = copied.request_prepared(&prepared, target).map_err(drop);
+            assert_eq!(queued, wanted);
+            if content == Some(3) && queued.is_ok() {
+                written.send_content(b"abc").unwrap();
+                copied.send_content(b"abc").unwrap();
+            }
+        }
+        written.flush();
+        copied.flush();
+        assert_eq!(copied.transmit(), written.transmit());
+        assert_eq!(copied.outstanding(), written.outstanding());
+        let refused = copied.request_prepared(&prepared, "/a b");
+        assert_eq!(refused, Err(SendError::BadTarget));
+    }
+    let bad = [("X".to_owned(), "a\r\nb".to_owned())];
+    let refused = PreparedRequest::new("GET", "example.org", Version::Http11, &bad, None);
+    assert_eq!(refused, Err(SendError::BadField));
+}
+
+#[test]
+fn a_renewed_connection_is_like_a_new_one() {
+    let now = Instant::ZERO;
+    let prepared = PreparedRequest::new("GET", "h", Version::Http11, &[], None).unwrap();
+    let mut connection = Connection::new(Config::default());
+    for end in 0..4 {
+        connection.request_prepared(&prepared, "/").unwrap();
+        connection.flush();
+        let written = connection.transmit().len();
+        assert_eq!(connection.begun(), 0);
+        connection.transmitted(written, now);
+        assert_eq!((written, connection.begun()), (27, 1));
+        let mut input: &[u8] = match end {
+            0 => b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+            1 => b"HTTP/1.1 200 OK\r\nContent-Len",
+            2 => b"nonsense",
+            _ => b"",
+        };
+        while connection.poll(&mut input, now).is_some() {}
+        connection.handle_eof(now);
+        while connection.poll(&mut &b""[..], now).is_some() {}
+        assert!(connection.close_reason().is_some());
+        connection.renew();
+        assert!(connection.can_request() && connection.transmit().is_empty());
+    }
+}

@@ -1,0 +1,121 @@
+//! Requests that are made again and again: checked and rendered once.
+
+use fathometer_model::Bytes;
+
+use super::connection::Connection;
+use super::event::RequestId;
+use super::limits::Config;
+use super::output::{Outstanding, Upload};
+use super::request::{Content, Queued, RequestLine, SendError, Version};
+
+/// A request but for its target: everything else is rendered and was checked when it was made.
+///
+/// One of these serves any number of targets that share a method, fields and a length of content, so
+/// a million targets need no million heads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedRequest {
+    /// Method and space.
+    before: Box<[u8]>,
+    /// All that follows the target, empty line included.
+    after: Box<[u8]>,
+    content: u64,
+    version: Version,
+    head_method: bool,
+    idempotent: bool,
+    asks_close: bool,
+}
+
+impl PreparedRequest {
+    /// A request with these fields behind `Host`, and with `content` octets of content unless that
+    /// is `None`. The rules are those of [`Connection::request`].
+    pub fn new(
+        method: &str,
+        host: &str,
+        version: Version,
+        fields: &[(String, String)],
+        content: Option<u64>,
+    ) -> Result<PreparedRequest, SendError> {
+        // Written by the one writer of heads there is, onto a connection of its own.
+        let mut connection = Connection::new(Config::default());
+        let target = "/";
+        let line = RequestLine {
+            method,
+            target,
+            host,
+            version,
+        };
+        let mut writer = connection.request(line)?;
+        for (name, value) in fields {
+            writer.field(name, value);
+        }
+        writer.send_with(content.map_or(Content::None, Content::Sized), false)?;
+        let (before, rest) = connection.output.bytes.split_at(method.len() + 1);
+        let written = connection.outstanding.back().ok_or(SendError::Closed)?;
+        Ok(PreparedRequest {
+            before: before.into(),
+            after: rest[target.len()..].into(),
+            content: content.unwrap_or(0),
+            version,
+            head_method: written.head_method,
+            idempotent: written.idempotent,
+            asks_close: written.asks_close,
+        })
+    }
+
+    /// Octets of the head with this target.
+    pub fn head_length(&self, target: &str) -> Bytes {
+        Bytes((self.before.len() + target.len() + self.after.len()) as u64)
+    }
+
+    /// Whether the target can stand in a request line: visible ASCII characters, at least one.
+    pub fn takes(target: &str) -> bool {
+        // Without an early end, so that many octets are looked at in one step.
+        !target.is_empty()
+            && target
+                .bytes()
+                .fold(true, |good, byte| good & byte.is_ascii_graphic())
+    }
+}
+
+impl Connection {
+    /// Queues a prepared request for `target`, as [`request`](Self::request) and
+    /// [`RequestWriter::send_with`](super::RequestWriter::send_with) would. Content that was
+    /// announced is to follow by [`send_content`](Self::send_content).
+    pub fn request_prepared(
+        &mut self,
+        prepared: &PreparedRequest,
+        target: &str,
+    ) -> Result<Queued, SendError> {
+        if !PreparedRequest::takes(target) {
+            return Err(SendError::BadTarget);
+        }
+        self.check_room()?;
+        let output = &mut self.output;
+        let start = output.bytes.len();
+        output.bytes.extend_from_slice(&prepared.before);
+        output.bytes.extend_from_slice(target.as_bytes());
+        output.bytes.extend_from_slice(&prepared.after);
+        let request = self.next_request;
+        self.outstanding.push_back(Outstanding {
+            begin: output.offset_of(start),
+            end: (prepared.content == 0).then(|| output.end_offset()),
+            version: prepared.version,
+            head_method: prepared.head_method,
+            idempotent: prepared.idempotent,
+            asks_close: prepared.asks_close,
+        });
+        self.upload = (prepared.content > 0).then_some(Upload {
+            request,
+            remaining: Some(prepared.content),
+            awaits_continue: false,
+            continue_by: None,
+            patience_is_over: false,
+        });
+        self.next_request = RequestId(request.0.wrapping_add(1));
+        self.accepts &= prepared.version != Version::Http10 && !prepared.asks_close;
+        Ok(Queued {
+            request,
+            head: prepared.head_length(target),
+        })
+    }
+}
