@@ -6,6 +6,7 @@
 //!
 //! - [`microscape`]: the test page of Nielsen et al. (SIGCOMM '97)
 //! - [`content`]: bytes and text with a stated compressibility
+//! - [`synthetic`]: files of an exact size whose octets are right for their type
 //! - [`plan`]: what is asked for, by whom, in which order
 //! - [`distribution`]: probability laws
 //! - [`coding`]: the content codings that a site stores in advance
@@ -15,3 +16,4 @@ pub mod content;
 pub mod distribution;
 pub mod microscape;
 pub mod plan;
+pub mod synthetic;

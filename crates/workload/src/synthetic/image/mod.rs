@@ -1,0 +1,23 @@
+//! Images of an exact size that any decoder accepts.
+//!
+//! Small ones are one row of pixels, as long as the size asks. Larger ones are a small picture
+//! followed by noise in the place where the format lets a file carry what is not pixels: a comment
+//! extension (GIF), a private ancillary chunk (PNG), a comment segment (JPEG), an unknown chunk
+//! (WebP). The noise is shared; a few octets of it are each file's own, so that two files of one
+//! size differ.
+
+mod gif;
+mod jpeg;
+mod png;
+mod webp;
+
+pub(super) use gif::Gifs;
+pub(super) use jpeg::Jpegs;
+pub(super) use png::Pngs;
+pub(super) use webp::WebPs;
+
+/// The smallest image of each format.
+pub(super) const SMALLEST_GIF: u64 = gif::SMALLEST;
+pub(super) const SMALLEST_PNG: u64 = png::SMALLEST;
+pub(super) const SMALLEST_JPEG: u64 = jpeg::SMALLEST;
+pub(super) const SMALLEST_WEBP: u64 = webp::SMALLEST;

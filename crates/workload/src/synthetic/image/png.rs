@@ -1,0 +1,151 @@
+//! PNG. Padding is a private ancillary chunk that may be copied safely: `fmPd`.
+
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+use fathometer_model::{Body, Seed, Stretch};
+
+use super::super::pool::{Framed, weave};
+use crate::content::noise;
+
+/// Octets of a file besides its pixels.
+const SHELL: u64 = 69;
+/// One pixel.
+pub(super) const SMALLEST: u64 = SHELL + 1;
+/// The longest picture of one row.
+const LONGEST_ROW: u64 = 200;
+/// Width and height of the picture in larger files.
+const SIDE: u32 = 10;
+/// What stands around a chunk's data: length, type, CRC.
+const FRAME: u64 = 12;
+/// Octets of a chunk's data in the pool.
+const PAYLOAD: usize = 65_536;
+/// Octets between two known CRCs of a chunk's beginning.
+const MARK: usize = 1024;
+/// Octets of a file's own at the end of its last chunk, at least.
+const OWN: u64 = 8;
+const PADDING: [u8; 4] = *b"fmPd";
+
+/// Makes PNGs.
+pub(in super::super) struct Pngs {
+    seed: Seed,
+    head: Arc<[u8]>,
+    chunks: Framed,
+    /// For each chunk of the pool, the CRC after each multiple of [`MARK`] of its data. Without
+    /// these a CRC over up to 64 KiB would be computed for every file.
+    marks: Vec<Vec<u32>>,
+}
+
+impl Pngs {
+    /// Pictures and padding of `seed`.
+    pub fn new(seed: Seed) -> Pngs {
+        let pixels = noise(seed.stream("pixels"), (SIDE * SIDE) as usize);
+        let chunks = Framed::new(seed.stream("padding"), 16, PAYLOAD, |bytes, data| {
+            chunk(bytes, PADDING, data);
+        });
+        let marks = (0..16)
+            .map(|n| {
+                let start = chunks.start(n) + 8;
+                let data = &chunks.bytes[start..start + PAYLOAD];
+                let mut crc = Hasher::new();
+                crc.update(&PADDING);
+                let mut marks = vec![crc.clone().finalize()];
+                for part in data.chunks(MARK) {
+                    crc.update(part);
+                    marks.push(crc.clone().finalize());
+                }
+                marks
+            })
+            .collect();
+        Pngs {
+            seed,
+            head: picture(SIDE, SIDE, &pixels).into(),
+            chunks,
+            marks,
+        }
+    }
+
+    /// The `index`-th file, of `size` octets.
+    pub fn make(&self, index: u64, size: u64) -> Body {
+        let own = self.seed.child(index);
+        let width = size - SHELL;
+        if width <= LONGEST_ROW {
+            let mut file = picture(width as u32, 1, &noise(own, width as usize));
+            chunk(&mut file, *b"IEND", &[]);
+            return file.into();
+        }
+        let padding = size - self.head.len() as u64 - FRAME;
+        let block = self.chunks.block as u64;
+        // The last chunk is the file's own, and is never shorter than its frame and its own octets.
+        let full = (padding - FRAME - OWN) / block;
+        let data = padding - full * block - FRAME;
+        let first = self.chunks.choose(own.draw(0));
+        let last = self.chunks.choose(first as u64 + full);
+        let shared = ((data - OWN) as usize).min(PAYLOAD);
+
+        let start = self.chunks.start(last) + 8;
+        let known = shared / MARK;
+        let mut crc = Hasher::new_with_initial(self.marks[last][known]);
+        crc.update(&self.chunks.bytes[start + known * MARK..start + shared]);
+        let unique = noise(own, data as usize - shared);
+        crc.update(&unique);
+
+        let mut frame = (data as u32).to_be_bytes().to_vec();
+        frame.extend(PADDING);
+        frame.extend(unique);
+        frame.extend(crc.finalize().to_be_bytes());
+        chunk(&mut frame, *b"IEND", &[]);
+        let frame: Arc<[u8]> = frame.into();
+
+        let mut stretches = vec![Stretch::new(self.head.clone(), 0..self.head.len())];
+        let pool = &self.chunks.bytes;
+        weave(&mut stretches, pool, self.chunks.start(first), full * block);
+        stretches.push(Stretch::new(frame.clone(), 0..8));
+        stretches.push(Stretch::new(pool.clone(), start..start + shared));
+        stretches.push(Stretch::new(frame.clone(), 8..frame.len()));
+        Body::woven(stretches)
+    }
+}
+
+/// A picture in shades of grey, one octet a pixel, without the chunk that ends a file.
+fn picture(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut header = width.to_be_bytes().to_vec();
+    header.extend(height.to_be_bytes());
+    header.extend([8, 0, 0, 0, 0]);
+    chunk(&mut file, *b"IHDR", &header);
+    let mut rows = Vec::new();
+    for row in pixels.chunks(width as usize) {
+        // No filter.
+        rows.push(0);
+        rows.extend_from_slice(row);
+    }
+    // The zlib format around one stored block.
+    let length = rows.len() as u16;
+    let mut data = vec![0x78, 0x01, 0x01];
+    data.extend(length.to_le_bytes());
+    data.extend((!length).to_le_bytes());
+    data.extend_from_slice(&rows);
+    data.extend(adler32(&rows).to_be_bytes());
+    chunk(&mut file, *b"IDAT", &data);
+    file
+}
+
+fn chunk(file: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
+    file.extend((data.len() as u32).to_be_bytes());
+    file.extend(kind);
+    file.extend_from_slice(data);
+    let mut crc = Hasher::new();
+    crc.update(&kind);
+    crc.update(data);
+    file.extend(crc.finalize().to_be_bytes());
+}
+
+/// The checksum of RFC 1950 over a few octets.
+fn adler32(bytes: &[u8]) -> u32 {
+    let (a, b) = bytes.iter().fold((1, 0), |(a, b), &byte| {
+        let a = (a + u32::from(byte)) % 65_521;
+        (a, (a + b) % 65_521)
+    });
+    (b << 16) | a
+}

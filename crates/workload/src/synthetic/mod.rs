@@ -1,0 +1,293 @@
+//! Synthetic content: files of an exact size whose octets are right for their type.
+//!
+//! A site of a million files and twenty gigabytes must fit into memory, so a file's octets are woven
+//! of a few shared pools and cost it some hundred octets whatever its size. What they are:
+//!
+//! | type | octets |
+//! |---|---|
+//! | HTML, CSS, JavaScript, JSON, SVG, plain text | valid text that DEFLATE reduces to the stated ratio |
+//! | GIF, PNG, JPEG, WebP | images that decode, of noise that no coding makes smaller |
+//! | anything else, fonts and archives among it | noise |
+//!
+//! Images are small pictures; the rest of their size is where the format allows what is not pixels
+//! (comments, private chunks). An image smaller than [`smallest`] is noise too.
+//!
+//! The same specifications and seed give the same octets on every machine. The stated ratio is that
+//! of DEFLATE with its window of 32 KiB: a coding with a window of a megabyte and more finds the
+//! pools again in a file that is longer than they are.
+
+mod image;
+mod pool;
+mod text;
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use fathometer_model::{Body, File, FileId, Page, Seed, Site, Stretch};
+
+use crate::content::noise;
+use image::{Gifs, Jpegs, Pngs, WebPs};
+use text::{Language, Text, Texts};
+
+/// What DEFLATE leaves of a text when a workload says nothing else: about what it leaves of the
+/// Web's HTML, style sheets and scripts.
+pub const TEXT_RATIO: f64 = 0.30;
+
+/// 1 January 2025, 00:00:00 GMT, in seconds since the Unix epoch: the date of every file.
+const LAST_MODIFIED: u64 = 1_735_689_600;
+/// Octets of the pool of noise.
+const NOISE: usize = 1 << 20;
+/// Files up to this size are one piece of memory of their own.
+const WHOLE: u64 = 256;
+
+/// A file to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSpec {
+    /// The path component of its URI, as [`File::path`] wants it.
+    pub path: String,
+    /// Its media type; decides what its octets are.
+    pub content_type: &'static str,
+    /// Its size in octets.
+    pub size: u64,
+}
+
+/// The files of these specifications, in their order, none of which names another.
+///
+/// `ratio` is what DEFLATE leaves of a text: it is met within 0.02 by texts of 20 kB and more and
+/// ratios from 0.02 to 0.60; shorter texts carry relatively more of the coding's own header.
+pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) -> Vec<File> {
+    let maker = Maker::new(ratio, seed);
+    specs
+        .into_iter()
+        .zip(0..)
+        .map(|(spec, index)| {
+            let body = maker.make(index, &spec, []).body;
+            file(spec, body)
+        })
+        .collect()
+}
+
+/// A site of these files and pages: as [`files`], and a file that names others of a page
+/// ([`Page::named_by`]) holds references to them where its type can: HTML to anything, style sheets
+/// to fonts and images, scripts and SVG to images.
+///
+/// References are written in document order. Those that do not fit into a file's size, with what
+/// its type wants at the beginning and the end, are left out; the page has the file nonetheless.
+///
+/// # Panics
+/// When a page has a file that is not there.
+pub fn site(
+    name: impl Into<String>,
+    specs: Vec<FileSpec>,
+    pages: Vec<Page>,
+    ratio: f64,
+    seed: Seed,
+) -> Site {
+    let maker = Maker::new(ratio, seed);
+    let references = References::of(&pages);
+    let bodies: Vec<Body> = specs
+        .iter()
+        .zip(0u32..)
+        .map(|(spec, index)| {
+            let named = references.of_file(FileId(index)).map(|id| {
+                let named = &specs[id.0 as usize];
+                (named.path.as_str(), named.content_type)
+            });
+            maker.make(u64::from(index), spec, named).body
+        })
+        .collect();
+    let files = specs
+        .into_iter()
+        .zip(bodies)
+        .map(|(spec, body)| file(spec, body))
+        .collect();
+    Site {
+        name: name.into(),
+        files,
+        pages,
+    }
+}
+
+/// The size of the smallest file of this type that is what the type says; 0 where any size is.
+pub fn smallest(content_type: &str) -> u64 {
+    match content_type {
+        "image/gif" => image::SMALLEST_GIF,
+        "image/png" => image::SMALLEST_PNG,
+        "image/jpeg" => image::SMALLEST_JPEG,
+        "image/webp" => image::SMALLEST_WEBP,
+        _ => 0,
+    }
+}
+
+/// The media type that a path's extension stands for; `application/octet-stream` when it is none
+/// that is known, `text/html` when there is none.
+pub fn type_of(path: &str) -> &'static str {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let Some((_, extension)) = name.rsplit_once('.') else {
+        return "text/html";
+    };
+    match extension.to_ascii_lowercase().as_str() {
+        "html" | "htm" | "shtml" | "php" | "asp" | "aspx" | "jsp" | "cgi" => "text/html",
+        "css" => "text/css",
+        "js" | "mjs" => "text/javascript",
+        "json" | "map" => "application/json",
+        "txt" | "text" | "md" | "csv" => "text/plain",
+        "svg" => "image/svg+xml",
+        "gif" => "image/gif",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "avif" => "image/avif",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "woff" => "font/woff",
+        "ttf" => "font/ttf",
+        "pdf" => "application/pdf",
+        "zip" => "application/zip",
+        "mp4" => "video/mp4",
+        "webm" => "video/webm",
+        "mp3" => "audio/mpeg",
+        _ => "application/octet-stream",
+    }
+}
+
+fn file(spec: FileSpec, body: Body) -> File {
+    File {
+        path: spec.path,
+        content_type: spec.content_type.into(),
+        body,
+        encoded: Vec::new(),
+        last_modified: LAST_MODIFIED,
+    }
+}
+
+/// Which file names which, sorted by the file that names.
+struct References(Vec<(FileId, FileId)>);
+
+impl References {
+    fn of(pages: &[Page]) -> References {
+        let mut references = Vec::new();
+        for page in pages {
+            for (place, &named) in page.embedded.iter().enumerate() {
+                let by = page.named_by.get(place).copied().flatten();
+                let by = by.map_or(page.base, |by| page.embedded[usize::from(by)]);
+                references.push((by, named));
+            }
+        }
+        // Stable: document order stays within each file that names.
+        references.sort_by_key(|&(by, _)| by);
+        references.dedup();
+        References(references)
+    }
+
+    fn of_file(&self, by: FileId) -> impl Iterator<Item = FileId> {
+        let start = self.0.partition_point(|&(other, _)| other < by);
+        let rest = self.0[start..].iter();
+        rest.take_while(move |&&(other, _)| other == by)
+            .map(|&(_, named)| named)
+    }
+}
+
+/// Makes bodies; pools are made when the first body needs them.
+struct Maker {
+    ratio: f64,
+    seed: Seed,
+    noise: OnceCell<Arc<[u8]>>,
+    texts: [OnceCell<Texts>; 6],
+    gifs: OnceCell<Gifs>,
+    pngs: OnceCell<Pngs>,
+    jpegs: OnceCell<Jpegs>,
+    webps: OnceCell<WebPs>,
+}
+
+impl Maker {
+    fn new(ratio: f64, seed: Seed) -> Maker {
+        Maker {
+            ratio,
+            seed: seed.stream("workload.synthetic"),
+            noise: OnceCell::new(),
+            texts: Default::default(),
+            gifs: OnceCell::new(),
+            pngs: OnceCell::new(),
+            jpegs: OnceCell::new(),
+            webps: OnceCell::new(),
+        }
+    }
+
+    fn make<'a>(
+        &self,
+        index: u64,
+        spec: &FileSpec,
+        named: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Text {
+        let essence = spec.content_type.split(';').next().unwrap_or_default();
+        let size = spec.size;
+        let text = match essence {
+            "text/plain" => self.text(Language::Plain, index, size, named),
+            "text/html" => self.text(Language::Html, index, size, named),
+            "text/css" => self.text(Language::Css, index, size, named),
+            "text/javascript" | "application/javascript" => {
+                self.text(Language::Script, index, size, named)
+            }
+            "application/json" => self.text(Language::Json, index, size, named),
+            "image/svg+xml" => self.text(Language::Svg, index, size, named),
+            _ => Text {
+                body: self.image_or_noise(index, essence, size),
+                named: 0,
+            },
+        };
+        match text.body.len().0 {
+            1..=WHOLE => Text {
+                body: Body::from(&*text.body.bytes()),
+                ..text
+            },
+            _ => text,
+        }
+    }
+
+    fn text<'a>(
+        &self,
+        language: Language,
+        index: u64,
+        size: u64,
+        named: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Text {
+        self.texts[language as usize]
+            .get_or_init(|| Texts::new(language, self.seed.stream(language.name()), self.ratio))
+            .make(index, size, named)
+    }
+
+    fn image_or_noise(&self, index: u64, essence: &str, size: u64) -> Body {
+        let is_image = size >= smallest(essence);
+        let seed = self.seed.stream(essence);
+        match essence {
+            "image/gif" if is_image => self.gifs.get_or_init(|| Gifs::new(seed)).make(index, size),
+            "image/png" if is_image => self.pngs.get_or_init(|| Pngs::new(seed)).make(index, size),
+            "image/jpeg" if is_image => {
+                let jpegs = self.jpegs.get_or_init(|| Jpegs::new(seed));
+                jpegs.make(index, size)
+            }
+            // The format counts its octets in 32 bits.
+            "image/webp" if is_image && size < u64::from(u32::MAX) => {
+                let webps = self.webps.get_or_init(|| WebPs::new(seed, self.noise()));
+                webps.make(index, size)
+            }
+            _ => {
+                let own = self.seed.stream("noise").child(index);
+                let mut stretches: Vec<Stretch> = Vec::new();
+                let start = own.draw(0) as usize % NOISE;
+                pool::weave(&mut stretches, &self.noise(), start, size);
+                Body::woven(stretches)
+            }
+        }
+    }
+
+    fn noise(&self) -> Arc<[u8]> {
+        let seed = self.seed.stream("noise");
+        self.noise.get_or_init(|| noise(seed, NOISE).into()).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,390 @@
+//! Text of an exact size that DEFLATE reduces to a stated fraction.
+//!
+//! A text is records of 64 octets out of a pool, between a head and an end of the file's own. Each
+//! record is a statement of its language around a payload: letters at random, which compress to three
+//! quarters, or always the same piece of prose, which compresses to almost nothing. The share of
+//! each makes the ratio.
+
+use std::sync::Arc;
+
+use fathometer_model::{Body, Seed, Stretch};
+
+use super::pool::weave;
+use crate::content::English;
+
+/// Octets of a record.
+const RECORD: usize = 64;
+/// Records of a pool: eight windows of DEFLATE, so that coming round again is no repetition to it.
+const RECORDS: usize = 4096;
+/// Octets at random at a text's end, at least, so that texts of one size differ.
+const OWN: usize = 12;
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// What a text is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Language {
+    Plain,
+    Html,
+    Css,
+    Script,
+    Json,
+    Svg,
+}
+
+/// What stands around the parts of a text.
+struct Grammar {
+    /// What every file begins with.
+    head: &'static str,
+    /// Around a record's payload.
+    record: (&'static str, &'static str),
+    /// Around the file's own end, the last of them ending the file.
+    end: (&'static str, &'static str),
+    /// Around the content of a file too short for all of that.
+    short: (&'static str, &'static str),
+}
+
+impl Language {
+    const fn grammar(self) -> Grammar {
+        match self {
+            Language::Plain => Grammar {
+                head: "",
+                record: ("", "\n"),
+                end: ("", "\n"),
+                short: ("", ""),
+            },
+            Language::Html => Grammar {
+                head: "<!DOCTYPE html>\n<html lang=en>\n<meta charset=utf-8>\n<title>Page</title>\n",
+                record: ("<p>", "</p>\n"),
+                end: ("<p>", "</p>\n</html>\n"),
+                short: ("", ""),
+            },
+            Language::Css => Grammar {
+                head: "",
+                record: (".f{--a:\"", "\"}\n"),
+                end: ("/*", "*/\n"),
+                short: ("/*", "*/"),
+            },
+            Language::Script => Grammar {
+                head: "var t=[];\n",
+                record: ("t.push(\"", "\");\n"),
+                end: ("//", "\n"),
+                short: ("//", ""),
+            },
+            Language::Json => Grammar {
+                head: "[\n",
+                record: ("\"", "\",\n"),
+                end: ("\"", "\"]\n"),
+                short: ("\"", "\""),
+            },
+            Language::Svg => Grammar {
+                head: "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\">\n\
+                       <path d=\"M1 1h7v7h-7z\"/>\n",
+                record: ("<desc>", "</desc>\n"),
+                end: ("<desc>", "</desc>\n</svg>\n"),
+                short: (
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\"><!--",
+                    "--></svg>",
+                ),
+            },
+        }
+    }
+
+    /// A word to name its stream of random numbers by.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Language::Plain => "plain",
+            Language::Html => "html",
+            Language::Css => "css",
+            Language::Script => "script",
+            Language::Json => "json",
+            Language::Svg => "svg",
+        }
+    }
+
+    /// What DEFLATE leaves of records that are all random letters: the greatest ratio there is.
+    const fn incompressible(self) -> f64 {
+        match self {
+            Language::Plain => 0.758,
+            Language::Html => 0.690,
+            Language::Css => 0.656,
+            Language::Script => 0.646,
+            Language::Json => 0.737,
+            Language::Svg => 0.621,
+        }
+    }
+
+    /// The statement that makes whoever reads this text fetch `path`, a file of `content_type`.
+    /// `None` in a language that cannot say so.
+    fn reference(self, path: &str, content_type: &str) -> Option<String> {
+        let family = content_type.split('/').next().unwrap_or_default();
+        match (self, family, content_type) {
+            (Language::Html, _, "text/css") => {
+                Some(format!("<link rel=stylesheet href=\"{path}\">\n"))
+            }
+            (Language::Html, _, "text/javascript" | "application/javascript") => {
+                Some(format!("<script defer src=\"{path}\"></script>\n"))
+            }
+            (Language::Html, "font", _) => Some(format!(
+                "<link rel=preload as=font crossorigin href=\"{path}\">\n"
+            )),
+            (Language::Html, "text", "text/html") => {
+                Some(format!("<iframe src=\"{path}\"></iframe>\n"))
+            }
+            (Language::Html, "image", _) => Some(format!("<img src=\"{path}\" alt=\"\">\n")),
+            (Language::Html, _, _) => Some(format!("<object data=\"{path}\"></object>\n")),
+            (Language::Css, "font", _) => {
+                Some(format!("@font-face{{font-family:f;src:url({path})}}\n"))
+            }
+            (Language::Css, _, "text/css") => Some(format!("@import \"{path}\";\n")),
+            (Language::Css, _, _) => Some(format!(".f{{background:url({path})}}\n")),
+            (Language::Script, "image", _) => Some(format!("new Image().src=\"{path}\";\n")),
+            (Language::Script, _, _) => Some(format!("fetch(\"{path}\");\n")),
+            (Language::Svg, "image", _) => Some(format!("<image href=\"{path}\"/>\n")),
+            (Language::Plain | Language::Json | Language::Svg, _, _) => None,
+        }
+    }
+}
+
+/// Makes texts in one language.
+pub(super) struct Texts {
+    language: Language,
+    seed: Seed,
+    pool: Arc<[u8]>,
+}
+
+/// A text, and how many of the references asked for it holds.
+pub(super) struct Text {
+    pub body: Body,
+    pub named: usize,
+}
+
+impl Texts {
+    /// Texts that DEFLATE reduces to about `ratio`.
+    pub fn new(language: Language, seed: Seed, ratio: f64) -> Texts {
+        Texts {
+            language,
+            seed,
+            pool: pool(language, seed, ratio).into(),
+        }
+    }
+
+    /// The `index`-th text, of `size` octets, with references to `named` (path and type) in this
+    /// order, as many as there is room for.
+    pub fn make<'a>(
+        &self,
+        index: u64,
+        size: u64,
+        named: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Text {
+        let grammar = self.language.grammar();
+        let own = self.seed.child(index);
+        let shell = grammar.head.len() + grammar.end.0.len() + grammar.end.1.len();
+        if size < (shell + OWN) as u64 {
+            return Text {
+                body: self.short(own, size as usize).into(),
+                named: 0,
+            };
+        }
+        let mut room = size - (shell + OWN) as u64;
+        let mut frame = grammar.head.as_bytes().to_vec();
+        let mut count = 0;
+        for (path, content_type) in named {
+            let Some(reference) = self.language.reference(path, content_type) else {
+                break;
+            };
+            let Some(left) = room.checked_sub(reference.len() as u64) else {
+                break;
+            };
+            room = left;
+            count += 1;
+            frame.extend_from_slice(reference.as_bytes());
+        }
+        let records = room / RECORD as u64;
+        let rest = OWN + (room % RECORD as u64) as usize;
+        let head = frame.len();
+        frame.extend_from_slice(grammar.end.0.as_bytes());
+        frame.extend(letters(own, OWN));
+        // The line goes on as the pool's lines do, so that short files keep the ratio.
+        let line = own.draw(1) as usize % RECORDS * RECORD + grammar.record.0.len();
+        let payload = payload_length(self.language);
+        let words = self.pool[line..line + payload].iter().cycle();
+        frame.extend(words.take(rest - OWN));
+        frame.extend_from_slice(grammar.end.1.as_bytes());
+
+        let frame: Arc<[u8]> = frame.into();
+        let mut stretches = vec![Stretch::new(frame.clone(), 0..head)];
+        let start = own.draw(0) as usize % RECORDS * RECORD;
+        weave(&mut stretches, &self.pool, start, records * RECORD as u64);
+        stretches.push(Stretch::new(frame.clone(), head..frame.len()));
+        Text {
+            body: Body::woven(stretches),
+            named: count,
+        }
+    }
+
+    /// A text too short for a head and an end.
+    fn short(&self, own: Seed, size: usize) -> Vec<u8> {
+        let (before, after) = self.language.grammar().short;
+        let Some(room) = size.checked_sub(before.len() + after.len()) else {
+            // Blanks are nothing in style sheets and scripts; 0 is a JSON text.
+            let filler = match self.language {
+                Language::Json => b'0',
+                _ => b' ',
+            };
+            return vec![filler; size];
+        };
+        let mut text = before.as_bytes().to_vec();
+        text.extend(letters(own, room.min(OWN)));
+        let start =
+            own.draw(1) as usize % RECORDS * RECORD + self.language.grammar().record.0.len();
+        let words = &self.pool[start..start + payload_length(self.language)];
+        text.extend(words.iter().cycle().take(room.saturating_sub(OWN)));
+        text.extend_from_slice(after.as_bytes());
+        text
+    }
+}
+
+fn payload_length(language: Language) -> usize {
+    let (before, after) = language.grammar().record;
+    RECORD - before.len() - after.len()
+}
+
+/// Records of which the share of random letters makes `ratio`.
+fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
+    let (before, after) = language.grammar().record;
+    let payload = payload_length(language);
+    let share = share_of_letters(language, ratio);
+    let prose = English::new(seed.stream("prose")).exactly(payload);
+    let letters_seed = seed.stream("letters");
+    let mut pool = Vec::with_capacity(RECORD * RECORDS);
+    for record in 0..RECORDS {
+        pool.extend_from_slice(before.as_bytes());
+        // As evenly spread as can be, so that a short text has the same share as a long one.
+        if (record + 1) * share / RECORDS > record * share / RECORDS {
+            pool.extend(letters(letters_seed.child(record as u64), payload));
+        } else {
+            pool.extend_from_slice(prose.as_bytes());
+        }
+        pool.extend_from_slice(after.as_bytes());
+    }
+    pool
+}
+
+/// How many of a pool's records are letters, for this ratio.
+///
+/// Read off three measured points: no record, one in sixteen, all. Measured once and not while
+/// running, because compressors differ from processor to processor and the texts must not.
+fn share_of_letters(language: Language, ratio: f64) -> usize {
+    const FEW: f64 = 1.0 / 16.0;
+    let (none, few, all) = (0.012, 0.057, language.incompressible());
+    let share = if ratio < few {
+        (ratio - none) / (few - none) * FEW
+    } else {
+        FEW + (ratio - few) / (all - few) * (1.0 - FEW)
+    };
+    (share.clamp(0.0, 1.0) * RECORDS as f64).round() as usize
+}
+
+/// Letters at random: 6 bits each.
+fn letters(seed: Seed, length: usize) -> impl Iterator<Item = u8> {
+    (0..length).map(move |n| {
+        // Ten letters to a draw.
+        let bits = seed.draw(n as u64 / 10) >> (6 * (n % 10));
+        LETTERS[(bits & 63) as usize]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::ContentCoding;
+
+    use super::*;
+    use crate::coding::encode;
+
+    const ALL: [Language; 6] = [
+        Language::Plain,
+        Language::Html,
+        Language::Css,
+        Language::Script,
+        Language::Json,
+        Language::Svg,
+    ];
+
+    fn ratio_of(text: &Body) -> f64 {
+        encode(ContentCoding::Deflate, &text.bytes()).len() as f64 / text.len().as_f64()
+    }
+
+    #[test]
+    fn sizes_are_exact_and_octets_are_letters() {
+        for language in ALL {
+            let texts = Texts::new(language, Seed(5), 0.3);
+            for size in (0..700).chain([4096, 262_143, 262_144, 262_145, 1_000_000]) {
+                let text = texts.make(size, size, []).body;
+                assert_eq!(text.len().0, size, "{language:?}");
+                assert!(text.bytes().is_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn texts_compress_to_what_was_asked() {
+        for language in ALL {
+            for percent in [2, 5, 10, 20, 33, 50, 60] {
+                let asked = f64::from(percent) / 100.0;
+                let texts = Texts::new(language, Seed(5), asked);
+                for (size, above, below) in [
+                    (2048, 0.11, 0.02),
+                    (4096, 0.05, 0.02),
+                    (20_000, 0.02, 0.02),
+                    (500_000, 0.015, 0.015),
+                ] {
+                    for index in 0..3 {
+                        let got = ratio_of(&texts.make(index, size, []).body);
+                        assert!(
+                            (asked - below..asked + above).contains(&got),
+                            "{language:?}: asked {asked}, got {got} at {size} B"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn texts_of_one_size_differ() {
+        for language in ALL {
+            let texts = Texts::new(language, Seed(5), 0.3);
+            for size in [60, 90, 300, 3000] {
+                let [a, b] = [0, 1].map(|n| texts.make(n, size, []).body);
+                assert_ne!(a.bytes(), b.bytes(), "{language:?} {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn json_is_json() {
+        let texts = Texts::new(Language::Json, Seed(5), 0.3);
+        for size in (1..300).chain([5000, 400_000]) {
+            let text = texts.make(size, size, []).body;
+            let value = serde_json::from_slice::<serde_json::Value>(&text.bytes());
+            assert!(value.is_ok(), "{size}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn references_are_written_while_there_is_room() {
+        let texts = Texts::new(Language::Html, Seed(5), 0.3);
+        let named: Vec<String> = (0..20).map(|n| format!("/images/{n}.gif")).collect();
+        let pairs = || named.iter().map(|path| (path.as_str(), "image/gif"));
+        let all = texts.make(0, 2000, pairs());
+        assert_eq!((all.named, all.body.len().0), (20, 2000));
+        let html = String::from_utf8(all.body.bytes().into_owned()).unwrap();
+        let places: Vec<_> = named.iter().map(|path| html.find(path).unwrap()).collect();
+        assert!(places.is_sorted());
+        assert!(html.ends_with("</html>\n"));
+        let some = texts.make(0, 400, pairs());
+        assert_eq!(some.body.len().0, 400);
+        assert!((1..20).contains(&some.named), "{}", some.named);
+        assert_eq!(texts.make(0, 80, pairs()).named, 0);
+    }
+}
