@@ -83,6 +83,14 @@ pub enum Error {
         /// What was asked.
         what: &'static str,
     },
+    /// Something of a host cannot be limited, or not be accounted for, on this machine.
+    #[error("{what} of a host: {reason}")]
+    NoLimit {
+        /// What was to be limited, as in `memory`.
+        what: &'static str,
+        /// Why not, and where possible what to do.
+        reason: String,
+    },
     /// A value was set without complaint, and reads back differently.
     #[error("{what} was set to {wanted} but reads back as {found}")]
     NotTaken {

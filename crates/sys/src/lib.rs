@@ -5,18 +5,22 @@
 //! one means is settled above.
 //!
 //! - [`clock`], [`wait`]: time, and waiting for it
+//! - [`poller`]: waiting for many sockets
 //! - [`privilege`]: the right to make namespaces, and what this machine allows
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
 //! - [`era`]: the TCP of a host, applied and accounted for
 //! - [`counters`]: what TCP has counted in a host
+//! - [`cgroup`]: what a host may use of this machine, and what it has used
 //! - [`socket`], [`mod@tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
 //! - [`process`]: programs inside a namespace, that end when told and when we do
 //! - [`sched`]: where threads run
+//! - [`usage`]: what a thread has used
 //! - [`machine`]: what a reader must know of the machine
 //! - [`signal`]: the user's wish to end
 
+pub mod cgroup;
 pub mod clock;
 pub mod counters;
 pub mod era;
@@ -25,6 +29,7 @@ pub mod machine;
 pub mod namespace;
 pub mod netlink;
 pub mod pcapng;
+pub mod poller;
 pub mod priority;
 pub mod privilege;
 pub mod process;
@@ -33,6 +38,7 @@ pub mod signal;
 pub mod socket;
 pub mod tcp_info;
 pub mod tun;
+pub mod usage;
 pub mod wait;
 
 pub use clock::Clock;

@@ -1,0 +1,427 @@
+//! What a host may use, and how each interface of the kernel is told so.
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Doing, Error, Result};
+
+/// What a host may use. What is left out is not limited.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Processor time.
+    pub cpu: Option<CpuLimit>,
+    /// Memory, page cache and socket buffers counted in. Nothing of it goes to swap.
+    pub memory: Option<Bytes>,
+    /// Traffic with one disk.
+    pub disk: Option<DiskLimit>,
+    /// The processors that may be used, by number.
+    pub cores: Option<Vec<usize>>,
+}
+
+/// Processor time, all processors together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuLimit {
+    /// How many processors' worth: 0.25 is a quarter of one.
+    pub quota: f64,
+    /// The time over which this holds: who has used up the quota waits for the next period. From
+    /// 1 ms to 1 s; the kernel's default is 100 ms. Shorter is smoother, and costs more.
+    pub period: Duration,
+}
+
+impl CpuLimit {
+    /// A quota over periods of 10 ms, in which a host behaves more like one with a slow processor
+    /// than like one that stops and goes.
+    pub fn cores(quota: f64) -> CpuLimit {
+        CpuLimit {
+            quota,
+            period: Duration::from_millis(10),
+        }
+    }
+
+    /// Quota and period in microseconds.
+    pub(super) fn microseconds(&self) -> Result<(u64, u64)> {
+        let period = self.period.as_micros() as u64;
+        let quota = (self.quota * period as f64).round();
+        // The kernel takes no less than a millisecond of either.
+        if !(1_000..=1_000_000).contains(&period) || !(1_000.0..1e12).contains(&quota) {
+            return Err(Error::NoLimit {
+                what: "processor time",
+                reason: format!(
+                    "{} processors over {:?} is {quota} µs, and quota and period are at least \
+                     1 ms, the period at most 1 s",
+                    self.quota, self.period
+                ),
+            });
+        }
+        Ok((quota as u64, period))
+    }
+}
+
+/// Traffic with one disk. What is left out is not limited.
+///
+/// In version 1 of control groups, only writes that pass the page cache by (`O_DIRECT`) or wait
+/// for the disk are held up; what the kernel writes back later is nobody's. Reads are limited in
+/// both, as long as the page cache does not have the data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskLimit {
+    /// The disk.
+    pub device: BlockDevice,
+    /// Bytes read, a second.
+    pub read_bytes_per_s: Option<u64>,
+    /// Bytes written, a second.
+    pub write_bytes_per_s: Option<u64>,
+    /// Read operations a second.
+    pub read_ops_per_s: Option<u64>,
+    /// Write operations a second.
+    pub write_ops_per_s: Option<u64>,
+}
+
+/// A whole disk, by its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct BlockDevice {
+    /// The driver's number.
+    pub major: u32,
+    /// The disk's number with that driver.
+    pub minor: u32,
+}
+
+impl BlockDevice {
+    /// The disk that a file or directory lies on; of a partition, the disk that it is part of.
+    ///
+    /// Fails for file systems that lie on no single disk: tmpfs, overlay, network, btrfs, ZFS.
+    pub fn of_path(path: &Path) -> Result<BlockDevice> {
+        let number = fs::metadata(path)
+            .doing(format!("find the disk of {}", path.display()))?
+            .dev();
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        let reason = || Error::NoLimit {
+            what: "disk traffic",
+            reason: format!(
+                "{} lies on no disk of its own (device {major}:{minor})",
+                path.display()
+            ),
+        };
+        let directory =
+            fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).map_err(|_| reason())?;
+        if !directory.join("partition").exists() {
+            return Ok(BlockDevice { major, minor });
+        }
+        let whole = directory.parent().map(|disk| disk.join("dev"));
+        let text = whole.and_then(|file| fs::read_to_string(file).ok());
+        text.and_then(|text| BlockDevice::parse(text.trim()))
+            .ok_or_else(reason)
+    }
+
+    /// `254:0`
+    pub(super) fn parse(text: &str) -> Option<BlockDevice> {
+        let (major, minor) = text.split_once(':')?;
+        Some(BlockDevice {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Display for BlockDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+/// A limit as it was asked for and as it reads back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedLimit {
+    /// What is limited, by the file that says so: `cpu.cfs_quota_us`, `memory.max`.
+    pub what: String,
+    /// The value asked for.
+    pub wanted: String,
+    /// The value found.
+    pub got: String,
+    /// Whether they are the same, but for what the kernel rounds: memory, to pages.
+    pub holds: bool,
+}
+
+/// One setting: a file of one controller, what to write into it and what it should then say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Setting {
+    /// The controller it belongs to, as its interface names it.
+    pub(super) controller: &'static str,
+    pub(super) file: String,
+    pub(super) value: String,
+    pub(super) kind: Kind,
+}
+
+/// How a setting reads back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// As it was written.
+    Same,
+    /// Rounded down to a page.
+    Memory,
+    /// The same processors, maybe written otherwise.
+    List,
+    /// As one line among those of other disks. Words that are in it and were not asked for are
+    /// other limits.
+    Disk,
+    /// Not there on machines without swap, and then not needed.
+    Optional,
+}
+
+impl Limits {
+    /// The settings of version 1, in the order in which the kernel takes them.
+    pub(super) fn settings_v1(&self) -> Result<Vec<Setting>> {
+        let mut settings = Vec::new();
+        let mut set = |controller, file: &str, value: String, kind| {
+            settings.push(Setting {
+                controller,
+                file: file.to_owned(),
+                value,
+                kind,
+            });
+        };
+        if let Some(cpu) = &self.cpu {
+            let (quota, period) = cpu.microseconds()?;
+            set("cpu", "cpu.cfs_period_us", period.to_string(), Kind::Same);
+            set("cpu", "cpu.cfs_quota_us", quota.to_string(), Kind::Same);
+        }
+        if let Some(memory) = self.memory {
+            let value = memory.0.to_string();
+            set("memory", "memory.limit_in_bytes", value, Kind::Memory);
+            // At 0, making room within the limit never swaps. (A limit of memory and swap together
+            // would do as well, but some kernels then count no hits of the limit.)
+            let file = "memory.swappiness";
+            set("memory", file, "0".to_owned(), Kind::Optional);
+        }
+        if let Some(disk) = &self.disk {
+            for (file, limit) in [
+                ("read_bps_device", disk.read_bytes_per_s),
+                ("write_bps_device", disk.write_bytes_per_s),
+                ("read_iops_device", disk.read_ops_per_s),
+                ("write_iops_device", disk.write_ops_per_s),
+            ] {
+                if let Some(limit) = limit {
+                    let file = format!("blkio.throttle.{file}");
+                    let value = format!("{} {limit}", disk.device);
+                    set("blkio", &file, value, Kind::Disk);
+                }
+            }
+        }
+        if let Some(cores) = &self.cores {
+            set("cpuset", "cpuset.cpus", list(cores)?, Kind::List);
+        }
+        Ok(settings)
+    }
+
+    /// The settings of version 2.
+    pub(super) fn settings_v2(&self) -> Result<Vec<Setting>> {
+        let mut settings = Vec::new();
+        let mut set = |controller, file: &str, value: String, kind| {
+            settings.push(Setting {
+                controller,
+                file: file.to_owned(),
+                value,
+                kind,
+            });
+        };
+        if let Some(cpu) = &self.cpu {
+            let (quota, period) = cpu.microseconds()?;
+            set("cpu", "cpu.max", format!("{quota} {period}"), Kind::Same);
+        }
+        if let Some(memory) = self.memory {
+            set("memory", "memory.max", memory.0.to_string(), Kind::Memory);
+            set("memory", "memory.swap.max", "0".to_owned(), Kind::Optional);
+        }
+        if let Some(disk) = &self.disk {
+            let mut value = disk.device.to_string();
+            for (word, limit) in [
+                ("rbps", disk.read_bytes_per_s),
+                ("wbps", disk.write_bytes_per_s),
+                ("riops", disk.read_ops_per_s),
+                ("wiops", disk.write_ops_per_s),
+            ] {
+                if let Some(limit) = limit {
+                    write!(value, " {word}={limit}").expect("strings take everything");
+                }
+            }
+            set("io", "io.max", value, Kind::Disk);
+        }
+        if let Some(cores) = &self.cores {
+            set("cpuset", "cpuset.cpus", list(cores)?, Kind::List);
+        }
+        Ok(settings)
+    }
+}
+
+impl Setting {
+    /// Compares with what the file says now.
+    pub(super) fn compare(&self, text: &str) -> AppliedLimit {
+        let mut got = text.trim().to_owned();
+        let holds = match self.kind {
+            Kind::Same | Kind::Optional => got == self.value,
+            Kind::Memory => rounded(&self.value, &got),
+            Kind::List => match (processors(&self.value), processors(&got)) {
+                (Some(wanted), Some(got)) => wanted == got,
+                _ => false,
+            },
+            Kind::Disk => {
+                let mut wanted = self.value.split(' ');
+                let device = wanted.next().unwrap_or_default();
+                let mut lines = text.lines();
+                let line = lines.find(|line| line.split(' ').next() == Some(device));
+                got = line.unwrap_or_default().to_owned();
+                wanted.all(|word| got.split(' ').any(|found| found == word))
+            }
+        };
+        AppliedLimit {
+            what: self.file.clone(),
+            wanted: self.value.clone(),
+            got,
+            holds,
+        }
+    }
+}
+
+/// Whether `got` is `wanted` rounded down to whole pages, of at most 64 KiB.
+fn rounded(wanted: &str, got: &str) -> bool {
+    match (wanted.parse::<u64>(), got.parse::<u64>()) {
+        (Ok(wanted), Ok(got)) => got <= wanted && wanted - got < 65_536,
+        _ => false,
+    }
+}
+
+fn list(cores: &[usize]) -> Result<String> {
+    if cores.is_empty() {
+        return Err(Error::NoLimit {
+            what: "choice of processors",
+            reason: "none is named".to_owned(),
+        });
+    }
+    let names: Vec<String> = cores.iter().map(usize::to_string).collect();
+    Ok(names.join(","))
+}
+
+/// The processors of a list like `0-2,5`, in order.
+pub(super) fn processors(list: &str) -> Option<Vec<usize>> {
+    let mut found = Vec::new();
+    for part in list.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        found.extend(first..=last);
+    }
+    found.sort_unstable();
+    found.dedup();
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            cpu: Some(CpuLimit::cores(0.25)),
+            memory: Some(Bytes(10_000_000)),
+            disk: Some(DiskLimit {
+                device: BlockDevice {
+                    major: 254,
+                    minor: 0,
+                },
+                read_bytes_per_s: Some(1_000_000),
+                write_bytes_per_s: None,
+                read_ops_per_s: None,
+                write_ops_per_s: Some(50),
+            }),
+            cores: Some(vec![2, 0, 1]),
+        }
+    }
+
+    fn written(settings: &[Setting]) -> Vec<String> {
+        settings
+            .iter()
+            .map(|setting| format!("{}={}", setting.file, setting.value))
+            .collect()
+    }
+
+    #[test]
+    fn both_interfaces_are_told_the_same() {
+        assert_eq!(
+            written(&limits().settings_v1().unwrap()),
+            [
+                "cpu.cfs_period_us=10000",
+                "cpu.cfs_quota_us=2500",
+                "memory.limit_in_bytes=10000000",
+                "memory.swappiness=0",
+                "blkio.throttle.read_bps_device=254:0 1000000",
+                "blkio.throttle.write_iops_device=254:0 50",
+                "cpuset.cpus=2,0,1",
+            ]
+        );
+        assert_eq!(
+            written(&limits().settings_v2().unwrap()),
+            [
+                "cpu.max=2500 10000",
+                "memory.max=10000000",
+                "memory.swap.max=0",
+                "io.max=254:0 rbps=1000000 wiops=50",
+                "cpuset.cpus=2,0,1",
+            ]
+        );
+        assert!(Limits::default().settings_v1().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_limit_is_known_again_however_the_kernel_writes_it() {
+        let settings = limits().settings_v2().unwrap();
+        let holds = |n: usize, text: &str| settings[n].compare(text).holds;
+        assert!(holds(0, "2500 10000\n"));
+        assert!(!holds(0, "max 100000\n"));
+        assert!(holds(1, "9998336\n"), "whole pages");
+        assert!(!holds(1, "max\n"));
+        assert!(!holds(1, "10004096\n"), "more than was asked");
+        assert!(holds(
+            3,
+            "8:0 rbps=max wbps=max riops=max wiops=max\n\
+             254:0 rbps=1000000 wbps=max riops=max wiops=50\n"
+        ));
+        assert!(!holds(3, "8:0 rbps=1000000 wbps=max riops=max wiops=50\n"));
+        assert!(!holds(3, ""));
+        assert!(holds(4, "0-2\n"));
+        assert!(!holds(4, "0-3\n"));
+        let settings = limits().settings_v1().unwrap();
+        assert!(settings[4].compare("254:0 1000000\n").holds);
+        assert_eq!(settings[4].compare("8:0 7\n").got, "");
+    }
+
+    #[test]
+    fn quotas_that_the_kernel_does_not_take_are_refused_with_the_bounds() {
+        for (quota, milliseconds) in [(0.05, 10), (0.0, 100), (f64::NAN, 100), (1.0, 2_000)] {
+            let limit = CpuLimit {
+                quota,
+                period: Duration::from_millis(milliseconds),
+            };
+            let error = limit.microseconds().unwrap_err().to_string();
+            assert!(error.contains("at least 1 ms"), "{error}");
+        }
+        let smallest = CpuLimit {
+            quota: 0.001,
+            period: Duration::from_secs(1),
+        };
+        assert_eq!(smallest.microseconds().unwrap(), (1_000, 1_000_000));
+    }
+
+    #[test]
+    fn no_file_system_in_memory_has_a_disk() {
+        let error = BlockDevice::of_path(Path::new("/proc")).unwrap_err();
+        assert!(error.to_string().contains("no disk of its own"), "{error}");
+        assert!(BlockDevice::of_path(Path::new("/nonexistent/path")).is_err());
+    }
+}

@@ -1,0 +1,631 @@
+//! The limits of a host: processor time, memory, disk traffic and processors, through control
+//! groups of either version.
+//!
+//! A [`Group`] is a host's share of the machine. Processes are put into it before they start
+//! ([`Group::place`]), so that nothing of theirs is missed; its accounts ([`Group::cpu_usage`] and
+//! its kin) count whatever ran in it, ended or not. Groups are made below the group that this
+//! program is in where that is possible, and otherwise in the nearest group above it: limits that
+//! were put on this program hold for its hosts as well.
+//!
+//! What differs between the versions, and cannot be hidden:
+//!
+//! - A thread can be put into a group of version 1 by itself ([`Group::add_thread`]). In version 2
+//!   that takes a threaded group ([`Group::create_for_threads`]), which can limit processor time
+//!   and processors but neither memory nor disk.
+//! - In version 1 of the kernel's disk throttling, writes that go through the page cache are not
+//!   held up.
+//! - Where real-time groups are built into the kernel (`CONFIG_RT_GROUP_SCHED`), threads under
+//!   `SCHED_FIFO` ([`priority`](crate::priority)) are refused by groups with the `cpu` controller.
+//!
+//! Memory belongs to the group that touched it first. Pages of a file that somebody else has read
+//! before stay somebody else's: a host starts with a cold cache when its files were dropped from
+//! the page cache before.
+//!
+//! A group ends with its [`Group`]. One whose program was killed is found by its name and removed
+//! by [`remove_stale`].
+
+mod layout;
+mod limits;
+mod owner;
+mod usage;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fathometer_model::Bytes;
+
+use crate::error::{Doing, Error, Result};
+use crate::privilege::Ability;
+use layout::{Tree, Version};
+use limits::{Kind, Setting};
+use owner::Name;
+
+pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
+pub use owner::remove_stale;
+pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};
+
+/// A host's share of this machine. Dropping it removes it; what is still in it is not killed, but
+/// goes to where this program is.
+#[derive(Debug)]
+pub struct Group {
+    limits: Limits,
+    parts: Vec<Part>,
+}
+
+/// A group's directory in one tree.
+#[derive(Debug, Clone)]
+struct Part {
+    tree: Tree,
+    path: PathBuf,
+    /// The controllers that are in force in this directory.
+    controllers: Vec<String>,
+}
+
+impl Part {
+    fn has(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|name| name == controller)
+    }
+}
+
+/// The controllers that a group takes along where it can, for its accounts.
+const ACCOUNTS: [&str; 3] = ["cpu", "cpuacct", "memory"];
+
+impl Group {
+    /// Makes a group with these limits, and makes sure that they read back as they were set.
+    ///
+    /// `name` is for people who look at the machine: letters, digits, `-`, `_` and `.`.
+    pub fn create(name: &str, limits: &Limits) -> Result<Group> {
+        Group::make(name, limits, false)
+    }
+
+    /// Makes a group that single threads of this program can be put into, as well as processes.
+    ///
+    /// In version 2 of control groups such a group limits processor time and processors alone.
+    pub fn create_for_threads(name: &str, limits: &Limits) -> Result<Group> {
+        Group::make(name, limits, true)
+    }
+
+    fn make(name: &str, limits: &Limits, threads: bool) -> Result<Group> {
+        if !owner::valid_label(name) {
+            return Err(Error::BadName {
+                name: name.to_owned(),
+                what: "name of a control group",
+            });
+        }
+        let mut group = Group {
+            limits: limits.clone(),
+            parts: Vec::new(),
+        };
+        let trees = layout::trees();
+        let mut missing: BTreeSet<Resource> = limits.resources();
+        // Whatever is made before an error goes with `group`.
+        for tree in &trees {
+            let part = match tree.version {
+                Version::One => group.make_v1(name, tree)?,
+                Version::Two => group.make_v2(name, tree, threads)?,
+            };
+            let Some(part) = part else { continue };
+            missing.retain(|resource| !part.has(resource.controller(tree.version)));
+            group.parts.push(part);
+        }
+        if let Some(resource) = missing.first() {
+            return Err(Error::NoLimit {
+                what: resource.name(),
+                reason: unavailable(*resource, &trees),
+            });
+        }
+        for (part, setting) in group.settings()? {
+            write_setting(part, &setting)?;
+        }
+        for limit in group.verify()? {
+            if !limit.holds {
+                return Err(Error::NotTaken {
+                    what: limit.what,
+                    wanted: limit.wanted,
+                    found: limit.got,
+                });
+            }
+        }
+        Ok(group)
+    }
+
+    /// The limits that were asked for.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The directories of this group, one in each tree that it is in.
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().map(|part| part.path.as_path())
+    }
+
+    /// Makes a command start inside the group: not an instruction of the program runs outside.
+    pub fn place(&self, command: &mut Command) -> Result<()> {
+        let entries: Vec<File> = self
+            .parts
+            .iter()
+            .map(|part| {
+                let path = part.path.join("cgroup.procs");
+                let mut open = File::options();
+                open.write(true).open(&path).doing(opening(&path))
+            })
+            .collect::<Result<_>>()?;
+        // SAFETY: the closure makes system calls alone, as the fork of a program with threads must.
+        unsafe {
+            command.pre_exec(move || {
+                // "0" is who writes.
+                entries
+                    .iter()
+                    .try_for_each(|mut entry| entry.write_all(b"0"))
+            });
+        }
+        Ok(())
+    }
+
+    /// Moves a running process, with all its threads, into the group. Its children so far stay
+    /// where they are, and so does memory that it has already.
+    pub fn add_process(&self, pid: u32) -> Result<()> {
+        for part in &self.parts {
+            part.add("cgroup.procs", pid, &format!("process {pid}"))?;
+        }
+        Ok(())
+    }
+
+    /// Moves one thread into the group, by its number ([`thread_number`]).
+    ///
+    /// In version 2 the group must have been made by [`Group::create_for_threads`].
+    pub fn add_thread(&self, thread: u32) -> Result<()> {
+        for part in &self.parts {
+            let members = match part.tree.version {
+                Version::One => "tasks",
+                Version::Two => "cgroup.threads",
+            };
+            part.add(members, thread, &format!("thread {thread}"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads all limits back.
+    pub fn verify(&self) -> Result<Vec<AppliedLimit>> {
+        let mut applied = Vec::new();
+        for (part, setting) in self.settings()? {
+            let path = part.path.join(&setting.file);
+            match fs::read_to_string(&path) {
+                Ok(text) => applied.push(setting.compare(&text)),
+                Err(error)
+                    if setting.kind == Kind::Optional
+                        && error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error).doing(reading(&path)),
+            }
+        }
+        Ok(applied)
+    }
+
+    /// Processor time used in the group since it was made.
+    pub fn cpu_usage(&self) -> Result<CpuUsage> {
+        self.usage_probe().cpu()
+    }
+
+    /// Memory that is charged to the group. What the machine does not account for is `None`.
+    pub fn memory_usage(&self) -> MemoryUsage {
+        self.usage_probe().memory()
+    }
+
+    /// Disk traffic of the group, all disks together. `None` where it is not accounted for, as in
+    /// groups without a disk limit.
+    pub fn disk_usage(&self) -> Option<DiskUsage> {
+        self.usage_probe().disk()
+    }
+
+    /// Something that reads the group's accounts and may be handed to another thread. It reads
+    /// nothing any more once the group has ended.
+    pub fn usage_probe(&self) -> UsageProbe {
+        UsageProbe::new(&self.parts)
+    }
+
+    /// The settings that the limits come to, each with the directory where it is in force.
+    fn settings(&self) -> Result<Vec<(&Part, Setting)>> {
+        let mut found = Vec::new();
+        for part in &self.parts {
+            let settings = match part.tree.version {
+                Version::One => self.limits.settings_v1()?,
+                Version::Two => self.limits.settings_v2()?,
+            };
+            let here = settings.into_iter().filter(|s| part.has(s.controller));
+            found.extend(here.map(|setting| (part, setting)));
+        }
+        Ok(found)
+    }
+
+    /// Makes the group's directory in a tree of version 1, if it needs one there.
+    fn make_v1(&self, name: &str, tree: &Tree) -> Result<Option<Part>> {
+        let needed = self
+            .limits
+            .resources()
+            .into_iter()
+            .any(|resource| tree.has(resource.controller(Version::One)));
+        if !needed && !ACCOUNTS.iter().any(|account| tree.has(account)) {
+            return Ok(None);
+        }
+        let name = Name::new(name, BTreeSet::new())?.to_string();
+        let mut refused = None;
+        for parent in [&tree.own, &tree.top] {
+            let path = parent.join(&name);
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    let part = Part {
+                        tree: tree.clone(),
+                        path,
+                        controllers: tree.controllers.clone(),
+                    };
+                    if let Err(error) = inherit_cpuset(&part) {
+                        let _ = owner::remove(&part.path, tree);
+                        return Err(error);
+                    }
+                    return Ok(Some(part));
+                }
+                Err(error) => refused = Some((path, error)),
+            }
+        }
+        match refused {
+            Some((path, error)) if needed => Err(no_directory(&path, &error)),
+            // Accounts are taken where they can be had.
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes the group's directory in the tree of version 2, if it needs one there.
+    fn make_v2(&self, name: &str, tree: &Tree, threads: bool) -> Result<Option<Part>> {
+        let resources = self.limits.resources();
+        let needed: BTreeSet<&str> = resources
+            .iter()
+            .map(|resource| resource.controller(Version::Two))
+            .filter(|controller| tree.has(controller))
+            .collect();
+        let counted = self.parts.iter().any(|part| part.has("cpuacct"));
+        if needed.is_empty() && counted {
+            return Ok(None);
+        }
+        if threads && let Some(domain) = needed.iter().find(|c| matches!(**c, "memory" | "io")) {
+            return Err(Error::NoLimit {
+                what: "memory or disk traffic of single threads",
+                reason: format!("version 2 of control groups has no {domain} for threads"),
+            });
+        }
+        let mut reason = None;
+        // A threaded group must be right below the group of the process.
+        let reach = if threads { 1 } else { usize::MAX };
+        for parent in tree.upwards().take(reach) {
+            match self.make_v2_in(parent, name, tree, &needed, threads) {
+                Ok(part) => return Ok(Some(part)),
+                // The first refusal is about the nearest group, which is the one to talk about.
+                Err(error) => {
+                    let _ = reason.get_or_insert(error);
+                }
+            }
+        }
+        match reason {
+            Some(error) if !needed.is_empty() => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    fn make_v2_in(
+        &self,
+        parent: &Path,
+        name: &str,
+        tree: &Tree,
+        needed: &BTreeSet<&str>,
+        threads: bool,
+    ) -> Result<Part> {
+        let read = |path: PathBuf| fs::read_to_string(&path).doing(reading(&path));
+        let present = layout::words(&read(parent.join("cgroup.controllers"))?);
+        if let Some(absent) = needed.iter().find(|c| !present.iter().any(|p| p == *c)) {
+            return Err(Error::NoLimit {
+                what: "use of a controller",
+                reason: format!(
+                    "{absent} is not handed down to {}: {DELEGATE}",
+                    parent.display()
+                ),
+            });
+        }
+        let control = parent.join("cgroup.subtree_control");
+        let enabled = layout::words(&read(control.clone())?);
+        let missing: BTreeSet<String> = needed
+            .iter()
+            .filter(|c| !enabled.iter().any(|e| e == *c))
+            .map(|c| (*c).to_owned())
+            .collect();
+        // What others of this kind have switched on goes when the last of them does.
+        let mut switched = missing.clone();
+        for name in owner::names_in(parent) {
+            switched.extend(name.switched);
+        }
+        let path = parent.join(Name::new(name, switched)?.to_string());
+        fs::create_dir(&path).map_err(|error| no_directory(&path, &error))?;
+        let made = || {
+            if threads {
+                let kind = path.join("cgroup.type");
+                fs::write(&kind, "threaded").doing(writing(&kind, "threaded"))?;
+            }
+            for controller in &missing {
+                let word = format!("+{controller}");
+                fs::write(&control, &word).map_err(|error| not_enabled(&control, &word, &error))?;
+            }
+            let controllers = read(path.join("cgroup.controllers"))?;
+            Ok(Part {
+                tree: tree.clone(),
+                path: path.clone(),
+                controllers: layout::words(&controllers),
+            })
+        };
+        made().inspect_err(|_| {
+            let _ = owner::remove(&path, tree);
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for part in &self.parts {
+            // A directory that stays is found by the next run's `remove_stale`.
+            let _ = owner::remove(&part.path, &part.tree);
+        }
+    }
+}
+
+/// What of a host can be limited here: each limit is tried on a group without members, which is
+/// removed again.
+pub fn available() -> Vec<Ability> {
+    let limits = |change: &dyn Fn(&mut Limits)| {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        limits
+    };
+    let disk = std::env::temp_dir();
+    let disk = BlockDevice::of_path(&disk).map(|device| {
+        limits(&|limits| {
+            limits.disk = Some(DiskLimit {
+                device,
+                read_bytes_per_s: Some(1 << 30),
+                write_bytes_per_s: None,
+                read_ops_per_s: None,
+                write_ops_per_s: None,
+            });
+        })
+    });
+    let cores = crate::sched::processors().map(|mut cores| {
+        cores.truncate(1);
+        limits(&|limits| limits.cores = Some(cores.clone()))
+    });
+    let tried = [
+        (
+            "cpu limit",
+            "hosts with a slow processor",
+            Ok(limits(&|limits| limits.cpu = Some(CpuLimit::cores(0.5)))),
+        ),
+        (
+            "memory limit",
+            "hosts with little memory",
+            Ok(limits(&|limits| limits.memory = Some(Bytes(64 << 20)))),
+        ),
+        ("disk limit", "hosts with a slow disk", disk),
+        ("processor choice", "hosts with few processors", cores),
+        (
+            "cpu account",
+            "processor time of a host, to the last ended process",
+            Ok(Limits::default()),
+        ),
+    ];
+    tried
+        .into_iter()
+        .map(|(name, purpose, limits)| Ability {
+            name: name.to_owned(),
+            purpose: purpose.to_owned(),
+            required: false,
+            state: limits
+                .and_then(|limits| attempt(&limits))
+                .map_err(|e| e.to_string()),
+        })
+        .collect()
+}
+
+/// The number of the calling thread, as [`Group::add_thread`] takes it.
+pub fn thread_number() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+}
+
+fn attempt(limits: &Limits) -> Result<String> {
+    let group = Group::create("probe", limits)?;
+    group.cpu_usage()?;
+    let wanted = limits.resources();
+    let part = group.parts.iter().find(|part| {
+        let mut wanted = wanted.iter();
+        wanted.any(|resource| part.has(resource.controller(part.tree.version)))
+    });
+    let part = part.or(group.parts.first());
+    Ok(part.map_or_else(String::new, |part| {
+        let version = match part.tree.version {
+            Version::One => 1,
+            Version::Two => 2,
+        };
+        let parent = part.path.parent().unwrap_or(&part.path);
+        format!(
+            "by control groups version {version}, below {}",
+            parent.display()
+        )
+    }))
+}
+
+/// What can be limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Resource {
+    Cpu,
+    Memory,
+    Disk,
+    Cores,
+}
+
+impl Resource {
+    fn controller(self, version: Version) -> &'static str {
+        match (self, version) {
+            (Resource::Cpu, _) => "cpu",
+            (Resource::Memory, _) => "memory",
+            (Resource::Disk, Version::One) => "blkio",
+            (Resource::Disk, Version::Two) => "io",
+            (Resource::Cores, _) => "cpuset",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Resource::Cpu => "processor time",
+            Resource::Memory => "memory",
+            Resource::Disk => "disk traffic",
+            Resource::Cores => "choice of processors",
+        }
+    }
+}
+
+impl Limits {
+    fn resources(&self) -> BTreeSet<Resource> {
+        [
+            (self.cpu.is_some(), Resource::Cpu),
+            (self.memory.is_some(), Resource::Memory),
+            (self.disk.is_some(), Resource::Disk),
+            (self.cores.is_some(), Resource::Cores),
+        ]
+        .into_iter()
+        .filter_map(|(limited, resource)| limited.then_some(resource))
+        .collect()
+    }
+}
+
+impl Part {
+    fn add(&self, members: &str, number: u32, what: &str) -> Result<()> {
+        let path = self.path.join(members);
+        let Err(error) = fs::write(&path, number.to_string()) else {
+            return Ok(());
+        };
+        let what = format!("put {what} into {}", self.path.display());
+        Err(match error.raw_os_error() {
+            Some(libc::EINVAL) if self.has("cpu") => Error::NoLimit {
+                what: "thread or process",
+                reason: format!(
+                    "{what}: refused, as a kernel with real-time groups refuses threads under \
+                     SCHED_FIFO"
+                ),
+            },
+            Some(libc::EOPNOTSUPP) => Error::NoLimit {
+                what: "single thread",
+                reason: format!("{what}: the group was made for whole processes"),
+            },
+            _ => Error::System {
+                doing: what,
+                source: error,
+            },
+        })
+    }
+}
+
+const DELEGATE: &str = "run as root, or in a scope of its own with `systemd-run --user --scope -p \
+                        Delegate=yes fathometer …`";
+
+/// A new group of version 1 has neither processors nor memory nodes, and takes no member so.
+fn inherit_cpuset(part: &Part) -> Result<()> {
+    if !(part.tree.version == Version::One && part.has("cpuset")) {
+        return Ok(());
+    }
+    let parent = part.path.parent().unwrap_or(&part.path);
+    for file in ["cpuset.cpus", "cpuset.mems"] {
+        let from = parent.join(file);
+        let value = fs::read_to_string(&from).doing(reading(&from))?;
+        let to = part.path.join(file);
+        fs::write(&to, value.trim()).doing(writing(&to, value.trim()))?;
+    }
+    Ok(())
+}
+
+fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
+    let path = part.path.join(&setting.file);
+    match fs::write(&path, &setting.value) {
+        Ok(()) => Ok(()),
+        Err(error)
+            if setting.kind == Kind::Optional && error.kind() != io::ErrorKind::InvalidInput =>
+        {
+            // Without swap there is no such file, and nothing to keep out of it.
+            Ok(())
+        }
+        Err(error) => Err(error).doing(writing(&path, &setting.value)),
+    }
+}
+
+/// Why no tree here has a controller.
+fn unavailable(resource: Resource, trees: &[Tree]) -> String {
+    let mut versions: Vec<&str> = trees
+        .iter()
+        .map(|tree| resource.controller(tree.version))
+        .collect();
+    versions.dedup();
+    match versions.as_slice() {
+        [] => "no control groups are mounted: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
+        _ => format!(
+            "no mounted control groups have the controller {}",
+            versions.join(" or ")
+        ),
+    }
+}
+
+fn no_directory(path: &Path, error: &io::Error) -> Error {
+    let parent = path.parent().unwrap_or(path).display();
+    let reason = match error.raw_os_error() {
+        Some(libc::EROFS) => format!(
+            "{parent} is mounted read-only, as in containers: give the container the right \
+             (docker: --privileged)"
+        ),
+        Some(libc::EACCES | libc::EPERM) => {
+            format!("no group may be made in {parent}: {DELEGATE}")
+        }
+        _ => format!("no group can be made in {parent}: {error}"),
+    };
+    Error::NoLimit {
+        what: "host",
+        reason,
+    }
+}
+
+fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Error {
+    let group = control.parent().unwrap_or(control).display();
+    let reason = match error.raw_os_error() {
+        Some(libc::EBUSY) => format!(
+            "{group} has processes of its own, and then Linux limits nothing below it: {DELEGATE}"
+        ),
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            format!("{group} may not be changed: {DELEGATE}")
+        }
+        _ => format!("{word} was refused by {group}: {error}"),
+    };
+    Error::NoLimit {
+        what: "use of a controller",
+        reason,
+    }
+}
+
+fn opening(path: &Path) -> String {
+    format!("open {}", path.display())
+}
+
+fn reading(path: &Path) -> String {
+    format!("read {}", path.display())
+}
+
+fn writing(path: &Path, value: &str) -> String {
+    format!("write {value:?} to {}", path.display())
+}

@@ -1,0 +1,336 @@
+//! The accounts of a group.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::Part;
+use super::layout::Version;
+use crate::error::{Doing, Error, Result};
+
+/// Processor time of a group since it was made, ended processes included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuUsage {
+    /// All of it, to the nanosecond in version 1 and the microsecond in version 2.
+    pub total: Duration,
+    /// Spent in programs. Where the kernel splits by looking at every tick (without
+    /// `CONFIG_VIRT_CPU_ACCOUNTING_GEN`) the split is an estimate; the total is not.
+    pub user: Duration,
+    /// Spent in the kernel.
+    pub system: Duration,
+    /// How long members that wanted to run had to wait for the next period, all processors
+    /// together. `None` without the `cpu` controller.
+    pub throttled: Option<Duration>,
+    /// Periods of the quota in which somebody wanted to run.
+    pub periods: Option<u64>,
+    /// Those of them in which the quota was used up.
+    pub throttled_periods: Option<u64>,
+}
+
+impl CpuUsage {
+    /// What was used since an earlier reading.
+    pub fn since(&self, earlier: &CpuUsage) -> CpuUsage {
+        let count = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        CpuUsage {
+            total: self.total.saturating_sub(earlier.total),
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            throttled: self
+                .throttled
+                .zip(earlier.throttled)
+                .and_then(|(now, then)| now.checked_sub(then)),
+            periods: count(self.periods, earlier.periods),
+            throttled_periods: count(self.throttled_periods, earlier.throttled_periods),
+        }
+    }
+}
+
+/// Memory charged to a group. `None` is what the kernel does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUsage {
+    /// Everything: programs, page cache, the kernel's own on their behalf.
+    pub current: Option<Bytes>,
+    /// The most it has been.
+    pub peak: Option<Bytes>,
+    /// Memory of programs that lies in no file.
+    pub anonymous: Option<Bytes>,
+    /// Page cache.
+    pub page_cache: Option<Bytes>,
+    /// Buffers of sockets.
+    pub sockets: Option<Bytes>,
+    /// How often the limit stood in the way, so that something had to go first.
+    pub limit_hits: Option<u64>,
+    /// Processes killed because nothing could go.
+    pub killed: Option<u64>,
+    /// Pages of files that were thrown out and read again.
+    pub refaults: Option<u64>,
+    /// Page faults that had to wait for a disk.
+    pub major_faults: Option<u64>,
+}
+
+/// Traffic of a group with all disks since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskUsage {
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Read operations.
+    pub reads: u64,
+    /// Write operations.
+    pub writes: u64,
+}
+
+/// All accounts of a group at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time.
+    pub cpu: Option<CpuUsage>,
+    /// Memory.
+    pub memory: MemoryUsage,
+    /// Disk traffic.
+    pub disk: Option<DiskUsage>,
+}
+
+/// Reads the accounts of a group, from whichever thread.
+#[derive(Debug, Clone)]
+pub struct UsageProbe {
+    /// Directories by the controller that is in force there.
+    places: BTreeMap<String, (Version, PathBuf)>,
+    /// A directory of version 2, which counts processor time without a controller.
+    unified: Option<PathBuf>,
+}
+
+impl UsageProbe {
+    pub(super) fn new(parts: &[Part]) -> UsageProbe {
+        let mut probe = UsageProbe {
+            places: BTreeMap::new(),
+            unified: None,
+        };
+        for part in parts {
+            if part.tree.version == Version::Two {
+                probe.unified = Some(part.path.clone());
+            }
+            for controller in &part.controllers {
+                let place = (part.tree.version, part.path.clone());
+                probe.places.insert(controller.clone(), place);
+            }
+        }
+        probe
+    }
+
+    /// All accounts that can be read now.
+    pub fn read(&self) -> Usage {
+        Usage {
+            cpu: self.cpu().ok(),
+            memory: self.memory(),
+            disk: self.disk(),
+        }
+    }
+
+    /// Processor time.
+    pub fn cpu(&self) -> Result<CpuUsage> {
+        let read =
+            |path: PathBuf| fs::read_to_string(&path).doing(format!("read {}", path.display()));
+        let unknown = || Error::BadAnswer {
+            what: "processor time of a control group",
+        };
+        if let Some((Version::One, account)) = self.places.get("cpuacct") {
+            let total = read(account.join("cpuacct.usage"))?;
+            let split = read(account.join("cpuacct.stat"))?;
+            let throttling = match self.places.get("cpu") {
+                Some((Version::One, path)) => read(path.join("cpu.stat"))?,
+                _ => String::new(),
+            };
+            return cpu_v1(&total, &split, &throttling).ok_or_else(unknown);
+        }
+        let Some(path) = &self.unified else {
+            return Err(Error::NoLimit {
+                what: "account of processor time",
+                reason: "no control group keeps one".to_owned(),
+            });
+        };
+        cpu_v2(&read(path.join("cpu.stat"))?).ok_or_else(unknown)
+    }
+
+    /// Memory.
+    pub fn memory(&self) -> MemoryUsage {
+        let Some((version, path)) = self.places.get("memory") else {
+            return MemoryUsage::default();
+        };
+        let text = |file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+        let number = |file: &str| text(file).trim().parse::<u64>().ok();
+        match version {
+            Version::One => {
+                let stat = text("memory.stat");
+                let find = |key: &str| value(&stat, key);
+                MemoryUsage {
+                    current: number("memory.usage_in_bytes").map(Bytes),
+                    peak: number("memory.max_usage_in_bytes").map(Bytes),
+                    anonymous: find("total_rss").map(Bytes),
+                    page_cache: find("total_cache").map(Bytes),
+                    sockets: number("memory.kmem.tcp.usage_in_bytes").map(Bytes),
+                    limit_hits: number("memory.failcnt"),
+                    killed: value(&text("memory.oom_control"), "oom_kill"),
+                    refaults: find("workingset_refault_file"),
+                    major_faults: find("total_pgmajfault"),
+                }
+            }
+            Version::Two => {
+                let stat = text("memory.stat");
+                let find = |key: &str| value(&stat, key);
+                let events = text("memory.events");
+                MemoryUsage {
+                    current: number("memory.current").map(Bytes),
+                    peak: number("memory.peak").map(Bytes),
+                    anonymous: find("anon").map(Bytes),
+                    page_cache: find("file").map(Bytes),
+                    sockets: find("sock").map(Bytes),
+                    limit_hits: value(&events, "max"),
+                    killed: value(&events, "oom_kill"),
+                    refaults: find("workingset_refault_file"),
+                    major_faults: find("pgmajfault"),
+                }
+            }
+        }
+    }
+
+    /// Disk traffic.
+    pub fn disk(&self) -> Option<DiskUsage> {
+        let read = |path: PathBuf| fs::read_to_string(path).ok();
+        if let Some((Version::One, path)) = self.places.get("blkio") {
+            return Some(disk_v1(
+                &read(path.join("blkio.throttle.io_service_bytes_recursive"))?,
+                &read(path.join("blkio.throttle.io_serviced_recursive"))?,
+            ));
+        }
+        let (_, path) = self.places.get("io")?;
+        Some(disk_v2(&read(path.join("io.stat"))?))
+    }
+}
+
+/// The value of a line like `key value`.
+fn value(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(' ')?;
+        (name == key).then(|| value.trim().parse().ok())?
+    })
+}
+
+fn cpu_v1(total: &str, split: &str, throttling: &str) -> Option<CpuUsage> {
+    // In ticks of a hundredth of a second, whatever the kernel's own.
+    let ticks = |key| value(split, key).map(|ticks| Duration::from_millis(ticks * 10));
+    Some(CpuUsage {
+        total: Duration::from_nanos(total.trim().parse().ok()?),
+        user: ticks("user")?,
+        system: ticks("system")?,
+        throttled: value(throttling, "throttled_time").map(Duration::from_nanos),
+        periods: value(throttling, "nr_periods"),
+        throttled_periods: value(throttling, "nr_throttled"),
+    })
+}
+
+fn cpu_v2(stat: &str) -> Option<CpuUsage> {
+    let time = |key| value(stat, key).map(Duration::from_micros);
+    Some(CpuUsage {
+        total: time("usage_usec")?,
+        user: time("user_usec")?,
+        system: time("system_usec")?,
+        throttled: time("throttled_usec"),
+        periods: value(stat, "nr_periods"),
+        throttled_periods: value(stat, "nr_throttled"),
+    })
+}
+
+/// Lines like `254:0 Read 4096`.
+fn disk_v1(bytes: &str, operations: &str) -> DiskUsage {
+    let sum = |text: &str, kind: &str| {
+        let matching = text.lines().filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            (words.next() == Some(kind)).then(|| words.next()?.parse::<u64>().ok())?
+        });
+        matching.sum::<u64>()
+    };
+    DiskUsage {
+        read: Bytes(sum(bytes, "Read")),
+        written: Bytes(sum(bytes, "Write")),
+        reads: sum(operations, "Read"),
+        writes: sum(operations, "Write"),
+    }
+}
+
+/// Lines like `254:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
+fn disk_v2(stat: &str) -> DiskUsage {
+    let sum = |key: &str| {
+        let words = stat.split_whitespace().filter_map(|word| {
+            let (name, value) = word.split_once('=')?;
+            (name == key).then(|| value.parse::<u64>().ok())?
+        });
+        words.sum::<u64>()
+    };
+    DiskUsage {
+        read: Bytes(sum("rbytes")),
+        written: Bytes(sum("wbytes")),
+        reads: sum("rios"),
+        writes: sum("wios"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_of_both_versions() {
+        let stat = "nr_periods 11\nnr_throttled 10\nthrottled_time 750000000\nnr_bursts 0\n";
+        let usage = cpu_v1("250123456\n", "user 20\nsystem 5\n", stat).unwrap();
+        assert_eq!(usage.total, Duration::from_nanos(250_123_456));
+        assert_eq!(usage.user, Duration::from_millis(200));
+        assert_eq!(usage.throttled, Some(Duration::from_millis(750)));
+        assert_eq!(
+            (usage.periods, usage.throttled_periods),
+            (Some(11), Some(10))
+        );
+        let unlimited = cpu_v1("5\n", "user 0\nsystem 0\n", "").unwrap();
+        assert_eq!(unlimited.throttled, None, "not accounted for is not zero");
+
+        let stat = "usage_usec 250123\nuser_usec 200000\nsystem_usec 50123\nnice_usec 0\n\
+                    core_sched.force_idle_usec 0\nnr_periods 11\nnr_throttled 10\n\
+                    throttled_usec 750000\nnr_bursts 0\nburst_usec 0\n";
+        let usage = cpu_v2(stat).unwrap();
+        assert_eq!(usage.total, Duration::from_micros(250_123));
+        assert_eq!(usage.throttled, Some(Duration::from_millis(750)));
+        // Without the controller the group still counts.
+        let usage = cpu_v2("usage_usec 7\nuser_usec 4\nsystem_usec 3\n").unwrap();
+        assert_eq!((usage.throttled, usage.periods), (None, None));
+        assert_eq!(cpu_v2("nothing 1\n"), None);
+        assert_eq!(usage.since(&usage).total, Duration::ZERO);
+        assert_eq!(usage.since(&usage).periods, None);
+    }
+
+    #[test]
+    fn disk_traffic_of_both_versions() {
+        let bytes = "254:0 Read 8192\n254:0 Write 4096\n254:0 Sync 0\n254:0 Async 12288\n\
+                     254:0 Discard 0\n254:0 Total 12288\n8:0 Read 1\n8:0 Write 0\nTotal 12289\n";
+        let operations = "254:0 Read 2\n254:0 Write 1\n254:0 Total 3\nTotal 3\n";
+        let usage = disk_v1(bytes, operations);
+        assert_eq!((usage.read, usage.written), (Bytes(8193), Bytes(4096)));
+        assert_eq!((usage.reads, usage.writes), (2, 1));
+        let stat = "254:0 rbytes=8192 wbytes=4096 rios=2 wios=1 dbytes=0 dios=0\n\
+                    8:0 rbytes=1 wbytes=0 rios=0 wios=0 dbytes=0 dios=0\n";
+        assert_eq!(disk_v2(stat), usage);
+        assert_eq!(disk_v2(""), DiskUsage::default());
+    }
+
+    #[test]
+    fn a_key_is_a_whole_word() {
+        let stat = "total_cache 5\ncache 3\nanon 7\nanon_thp 9\n";
+        assert_eq!(value(stat, "cache"), Some(3));
+        assert_eq!(value(stat, "anon"), Some(7));
+        assert_eq!(value(stat, "file"), None);
+    }
+}
