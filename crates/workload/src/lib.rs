@@ -7,10 +7,12 @@
 //! - [`microscape`]: the test page of Nielsen et al. (SIGCOMM '97)
 //! - [`content`]: bytes and text with a stated compressibility
 //! - [`synthetic`]: files of an exact size whose octets are right for their type
+//! - [`arrivals`]: when sessions begin in an open loop
 //! - [`plan`]: what is asked for, by whom, in which order
 //! - [`distribution`]: probability laws
 //! - [`coding`]: the content codings that a site stores in advance
 
+pub mod arrivals;
 pub mod coding;
 pub mod content;
 pub mod distribution;
