@@ -289,7 +289,7 @@ fn write_flushed(open: &mut Open, clock: Clock) -> bool {
         if count == 0 {
             break;
         }
-        let ends = open.machine.ends_with_this();
+        let ends = open.machine.more_follows();
         match socket::send_vectored(&open.stream, &slices[..count], ends) {
             Ok(Some(written)) => {
                 progress = true;

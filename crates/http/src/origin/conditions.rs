@@ -84,8 +84,10 @@ pub struct Preconditions<'a> {
 /// What identifies the selected representation.
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
-    /// Its strong entity tag, quotes included.
+    /// The opaque part of its entity tag, quotes included.
     pub etag: &'a [u8; ETAG_LENGTH],
+    /// Whether the tag is weak. Its date is then no better than the tag.
+    pub weak: bool,
     /// Its last modification, seconds since the Unix epoch.
     pub last_modified: u64,
     /// The same as text.
@@ -106,7 +108,7 @@ pub enum Verdict {
 /// Evaluates the preconditions of a GET or HEAD request in the order of RFC 9110 section 13.2.2.
 pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> Verdict {
     if !preconditions.if_match.is_empty() {
-        if !matches_any(&preconditions.if_match, current.etag, Comparison::Strong) {
+        if !matches_any(&preconditions.if_match, current, Comparison::Strong) {
             return Verdict::Failed;
         }
     } else if let Some(date) = preconditions.if_unmodified_since.value()
@@ -116,7 +118,7 @@ pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> 
         return Verdict::Failed;
     }
     if !preconditions.if_none_match.is_empty() {
-        if matches_any(&preconditions.if_none_match, current.etag, Comparison::Weak) {
+        if matches_any(&preconditions.if_none_match, current, Comparison::Weak) {
             return Verdict::NotModified;
         }
     } else if let Some(date) = preconditions.if_modified_since.value() {
@@ -133,7 +135,9 @@ pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> 
 pub fn range_applies(if_range: Single<'_>, current: &Validators<'_>) -> bool {
     match if_range {
         Single::Absent => true,
+        // Parts of two states of a file must not be put together.
         Single::Repeated => false,
+        Single::Value(_) if current.weak => false,
         Single::Value(value) if value.starts_with(b"\"") => value == current.etag,
         Single::Value(value) => parse_date(value) == Some(current.last_modified),
     }
@@ -146,11 +150,13 @@ enum Comparison {
     Weak,
 }
 
-fn matches_any(lines: &Lines<'_>, etag: &[u8], comparison: Comparison) -> bool {
+fn matches_any(lines: &Lines<'_>, current: &Validators<'_>, comparison: Comparison) -> bool {
     lines.iter().any(|line| {
         line == b"*"
-            || entity_tags(line)
-                .any(|(weak, opaque)| opaque == etag && !(weak && comparison == Comparison::Strong))
+            || entity_tags(line).any(|(weak, opaque)| {
+                let strong = !weak && !current.weak;
+                opaque == current.etag && (strong || comparison == Comparison::Weak)
+            })
     })
 }
 
@@ -189,6 +195,7 @@ mod tests {
     fn with_current<T>(test: impl FnOnce(&Validators<'_>) -> T) -> T {
         test(&Validators {
             etag: ETAG,
+            weak: false,
             last_modified: MODIFIED,
             last_modified_text: &format_date(MODIFIED),
         })
@@ -284,6 +291,27 @@ mod tests {
             verdict(&[("modified", SAME), ("modified", SAME)]),
             Verdict::Proceed
         );
+    }
+
+    #[test]
+    fn a_weak_tag_of_ours_serves_caches_and_nothing_else() {
+        let current = Validators {
+            etag: ETAG,
+            weak: true,
+            last_modified: MODIFIED,
+            last_modified_text: &format_date(MODIFIED),
+        };
+        let tag = b"W/\"0123456789abcdef\"".as_slice();
+        let mut cached = Preconditions::default();
+        assert!(cached.if_none_match.push(tag));
+        assert_eq!(evaluate(&cached, &current), Verdict::NotModified);
+        let mut wanted = Preconditions::default();
+        assert!(wanted.if_match.push(&tag[2..]));
+        assert_eq!(evaluate(&wanted, &current), Verdict::Failed);
+        for value in [tag, &tag[2..], SAME.as_bytes()] {
+            assert!(!range_applies(Single::Value(value), &current));
+        }
+        assert!(range_applies(Single::Absent, &current));
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub enum FieldValue {
     Vary,
     /// `Allow`, on 405 and in answer to OPTIONS.
     Allow,
+    /// Where the folder is that was asked for without its slash, on 301.
+    Location,
     /// `close` or, to an HTTP/1.0 client that asked for it, `Keep-Alive`; HTTP/1 alone.
     Connection,
     /// The time-out and the number of requests left, where [`Connection`](Self::Connection) is
@@ -112,12 +114,13 @@ impl FieldValue {
 }
 
 /// The fields that are sent whatever the dress says, as they are spelled by default.
-const REQUIRED: [(&str, FieldValue); 7] = [
+const REQUIRED: [(&str, FieldValue); 8] = [
     ("Content-Type", FieldValue::ContentType),
     ("Content-Encoding", FieldValue::ContentEncoding),
     ("Vary", FieldValue::Vary),
     ("Content-Range", FieldValue::ContentRange),
     ("Allow", FieldValue::Allow),
+    ("Location", FieldValue::Location),
     ("Content-Length", FieldValue::ContentLength),
     ("Connection", FieldValue::Connection),
 ];

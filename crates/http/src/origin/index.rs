@@ -13,7 +13,7 @@ use super::text::hexadecimal;
 
 /// One representation of one file: its bytes as they are, or under one content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RepresentationId(u32);
+pub(super) struct RepresentationId(u32);
 
 /// What is known about a representation in advance.
 #[derive(Debug, Clone)]
@@ -145,9 +145,15 @@ impl Index {
         let entry = &self.entries[representation.file.0 as usize];
         Validators {
             etag: &representation.etag,
+            weak: false,
             last_modified: entry.last_modified,
             last_modified_text: &entry.last_modified_text,
         }
+    }
+
+    pub fn content_type(&self, id: RepresentationId) -> &[u8] {
+        let file = self.representation(id).file;
+        self.site.file(file).content_type.as_bytes()
     }
 
     pub fn body(&self, id: RepresentationId) -> &Body {
@@ -166,26 +172,26 @@ fn representation(
     body: &Body,
 ) -> Representation {
     let coding = stored.map(|(_, coding)| coding);
-    let mut etag = [b'"'; ETAG_LENGTH];
-    etag[1..ETAG_LENGTH - 1].copy_from_slice(&hexadecimal(digest(coding, &body.bytes())));
     Representation {
         file,
         stored: stored.map(|(place, _)| place),
         coding,
         length: body.len().0,
-        etag,
+        etag: etag_text(digest(coding, &body.bytes())),
     }
+}
+
+/// The opaque part of an entity tag, quotes included.
+pub(super) fn etag_text(digest: u64) -> [u8; ETAG_LENGTH] {
+    let mut text = [b'"'; ETAG_LENGTH];
+    text[1..ETAG_LENGTH - 1].copy_from_slice(&hexadecimal(digest));
+    text
 }
 
 /// 64 bits of the content and its coding: the same on every machine and in every version, different
 /// for different content but for a chance of 2^-64. No defence against content made to collide.
-fn digest(coding: Option<ContentCoding>, body: &[u8]) -> u64 {
-    // Multiply and fold, as in wyhash and its kin: the upper half of each product returns below.
-    let fold = |state: u64, word: u64| {
-        let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
-        (product as u64) ^ (product >> 64) as u64
-    };
-    let mut state = 0x243f_6a88_85a3_08d3;
+pub(super) fn digest(coding: Option<ContentCoding>, body: &[u8]) -> u64 {
+    let mut state = START;
     let coding = coding.map_or("", ContentCoding::token);
     for part in [coding.as_bytes(), body] {
         state = fold(state, part.len() as u64 ^ 0x1319_8a2e_0370_7344);
@@ -197,7 +203,26 @@ fn digest(coding: Option<ContentCoding>, body: &[u8]) -> u64 {
         last[..rest.len()].copy_from_slice(rest);
         state = fold(state, u64::from_le_bytes(last));
     }
-    fold(state, 0xa409_3822_299f_31d0)
+    fold(state, END)
+}
+
+/// 64 bits of some words.
+pub(super) fn digest_words(words: &[u64]) -> u64 {
+    let state = words
+        .iter()
+        .fold(START ^ words.len() as u64, |state, &word| {
+            fold(state, word).rotate_left(23)
+        });
+    fold(state, END)
+}
+
+const START: u64 = 0x243f_6a88_85a3_08d3;
+const END: u64 = 0xa409_3822_299f_31d0;
+
+/// Multiply and fold, as in wyhash and its kin: the upper half of each product returns below.
+fn fold(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+    (product as u64) ^ (product >> 64) as u64
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! What a server answers, whatever version of HTTP carries it (RFC 9110).
 //!
-//! [`Origin`] holds a site in memory, with entity tags and dates made ready, and decides what a
-//! request is answered with: which status, which fields, which octets of which representation. It
-//! serves files as they are and as they were coded in advance; it codes nothing on the fly, runs
-//! nothing and keeps no state between requests. Nothing is allocated for an answer.
+//! [`Origin`] holds a site in memory, with entity tags and dates made ready, or asks a [`store`] for
+//! what it does not hold, and decides what a request is answered with: which status, which fields,
+//! which octets of which representation. It serves files as they are and as they were coded in
+//! advance; it codes nothing on the fly, runs nothing and keeps no state between requests. Nothing is
+//! allocated for an answer.
 //!
 //! - [`target`]: forms of request targets, paths that cannot leave the root
 //! - [`conditions`]: entity tags, dates, preconditions
 //! - [`ranges`]: byte ranges and bounds on them
 //! - [`encoding`]: choice of a content coding
 //! - [`dress`]: which response fields, in which order
+//! - [`store`]: resources that the host looks up when they are asked for
 
 pub mod conditions;
 pub mod date;
@@ -19,21 +21,23 @@ mod index;
 pub mod ranges;
 mod render;
 mod status;
+pub mod store;
 pub mod target;
 mod text;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_model::{Body, FileId, Instant, Site};
+use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
 
-use conditions::{Lines, Preconditions, Single, Verdict};
+use conditions::{Lines, Preconditions, Single, Validators, Verdict};
 use dress::{Dress, DressError, DressField};
-use index::Index;
+use index::{Index, RepresentationId};
 use ranges::{ByteRange, Ranges, Selection};
+use store::{FileHandle, Lookup, Resource, Store, Stored};
 use target::Target;
 
-pub use index::{RepresentationId, SiteError};
+pub use index::SiteError;
 pub use render::{Dates, FieldSink, HopField, Segment};
 pub use status::{Method, Status};
 
@@ -64,6 +68,7 @@ pub enum OriginError {
 #[derive(Debug)]
 pub struct Origin {
     index: Index,
+    store: Option<Box<dyn Store>>,
     fields: Vec<DressField>,
     wall_clock: Duration,
     discard: Option<Box<[u8]>>,
@@ -96,6 +101,42 @@ pub struct Answer {
     /// HEAD: fields as for GET, no content.
     head_only: bool,
     allow: Option<&'static str>,
+    location: Option<Box<str>>,
+}
+
+/// The representation that an answer is about.
+#[derive(Debug, Clone)]
+pub struct Selected(Place);
+
+#[derive(Debug, Clone)]
+enum Place {
+    Indexed(RepresentationId),
+    Stored(Arc<Resource>, u8),
+}
+
+/// Where the octets of a representation are.
+#[derive(Debug, Clone, Copy)]
+pub enum Octets<'a> {
+    /// In memory.
+    Memory(&'a Body),
+    /// Behind a descriptor of the host's.
+    File(&'a FileHandle),
+}
+
+/// What the fields say about a representation.
+struct Described<'a> {
+    validators: Validators<'a>,
+    coding: Option<ContentCoding>,
+    length: u64,
+    content_type: &'a [u8],
+    /// Whether it has others under content codings beside it, or is one of them.
+    is_coded: bool,
+}
+
+/// A resource, wherever it is.
+enum Source {
+    Indexed(FileId),
+    Stored(Arc<Resource>),
 }
 
 #[derive(Debug, Clone)]
@@ -105,12 +146,12 @@ enum Content {
     /// The status line as plain text.
     StatusText,
     /// The same, for a range outside this representation.
-    Unsatisfiable(RepresentationId),
+    Unsatisfiable(Selected),
     /// None, about this representation.
-    NotModified(RepresentationId),
-    Whole(RepresentationId),
-    Part(RepresentationId, ByteRange),
-    Parts(RepresentationId, Box<Ranges>),
+    NotModified(Selected),
+    Whole(Selected),
+    Part(Selected, ByteRange),
+    Parts(Selected, Box<Ranges>),
 }
 
 impl Answer {
@@ -123,6 +164,7 @@ impl Answer {
             length: status.line().len() as u64 + 1,
             head_only: false,
             allow: None,
+            location: None,
         }
     }
 
@@ -131,7 +173,7 @@ impl Answer {
         self.status
     }
 
-    /// The file it is about, when the target names one.
+    /// The file of the site it is about, when the target names one.
     pub fn file(&self) -> Option<FileId> {
         self.file
     }
@@ -169,20 +211,43 @@ impl Origin {
     pub fn new(site: Arc<Site>, config: OriginConfig) -> Result<Origin, OriginError> {
         Ok(Origin {
             index: Index::new(site)?,
+            store: None,
             fields: config.dress.complete()?,
             wall_clock: config.wall_clock,
             discard: config.discard.map(|path| path.into_bytes().into()),
         })
     }
 
-    /// The site.
+    /// What a store has, and no site. Connections of several threads may share it as far as the store
+    /// bears that.
+    pub fn of_store(store: Box<dyn Store>, config: OriginConfig) -> Result<Origin, OriginError> {
+        let nothing = Site {
+            name: String::new(),
+            files: Vec::new(),
+            pages: Vec::new(),
+        };
+        Ok(Origin {
+            store: Some(store),
+            ..Origin::new(Arc::new(nothing), config)?
+        })
+    }
+
+    /// The site; empty where there is a store instead.
     pub fn site(&self) -> &Arc<Site> {
         self.index.site()
     }
 
     /// The octets of a representation.
-    pub fn body(&self, id: RepresentationId) -> &Body {
-        self.index.body(id)
+    pub fn octets<'a>(&'a self, selected: &'a Selected) -> Octets<'a> {
+        match &selected.0 {
+            Place::Indexed(id) => Octets::Memory(self.index.body(*id)),
+            Place::Stored(resource, variant) => {
+                match resource.variants()[*variant as usize].octets() {
+                    Stored::Memory(body) => Octets::Memory(body),
+                    Stored::File(file) => Octets::File(file),
+                }
+            }
+        }
     }
 
     /// Seconds since the Unix epoch at `now`.
@@ -190,14 +255,15 @@ impl Origin {
         (self.wall_clock + now.since(Instant::ZERO)).as_secs()
     }
 
-    /// Decides what to answer. `scratch` is room for decoding paths; what it holds does not matter.
-    pub fn decide(&self, request: &Request<'_>, scratch: &mut Vec<u8>) -> Answer {
-        let mut answer = self.decide_content(request, scratch);
+    /// Decides what to answer at `now`. `scratch` is room for decoding paths; what it holds does not
+    /// matter.
+    pub fn decide(&self, request: &Request<'_>, now: Instant, scratch: &mut Vec<u8>) -> Answer {
+        let mut answer = self.decide_content(request, now, scratch);
         answer.head_only = request.method == Method::Head;
         answer
     }
 
-    fn decide_content(&self, request: &Request<'_>, scratch: &mut Vec<u8>) -> Answer {
+    fn decide_content(&self, request: &Request<'_>, now: Instant, scratch: &mut Vec<u8>) -> Answer {
         let path = match request.target {
             _ if request.method == Method::Unknown => {
                 return Answer::refusal(Status::NOT_IMPLEMENTED);
@@ -218,60 +284,70 @@ impl Origin {
                 _ => not_allowed(ALLOW_DISCARD),
             };
         }
-        let Some(file) = self.index.file(path) else {
-            return Answer::refusal(Status::NOT_FOUND);
+        let (source, file) = match (self.index.file(path), &self.store) {
+            (Some(file), _) => (Source::Indexed(file), Some(file)),
+            (None, None) => return Answer::refusal(Status::NOT_FOUND),
+            (None, Some(store)) => match store.find(path, now) {
+                Lookup::Found(resource) => (Source::Stored(resource), None),
+                Lookup::Folder => return moved(path),
+                Lookup::Missing => return Answer::refusal(Status::NOT_FOUND),
+                Lookup::Forbidden => return Answer::refusal(Status::FORBIDDEN),
+                Lookup::Overloaded => return Answer::refusal(Status::SERVICE_UNAVAILABLE),
+            },
         };
         let answer = match request.method {
-            Method::Get | Method::Head => self.represent(file, request),
+            Method::Get | Method::Head => self.represent(source, request),
             Method::Options => Answer::empty(Status::OK, Some(ALLOW_FILE)),
             _ => not_allowed(ALLOW_FILE),
         };
-        Answer {
-            file: Some(file),
-            ..answer
-        }
+        Answer { file, ..answer }
     }
 
     /// Answers a GET or HEAD for a file.
-    fn represent(&self, file: FileId, request: &Request<'_>) -> Answer {
-        let id = self.select(file, request);
-        let validators = self.index.validators(id);
-        match conditions::evaluate(&request.preconditions, &validators) {
+    fn represent(&self, source: Source, request: &Request<'_>) -> Answer {
+        let selected = self.select(source, request);
+        let of = self.describe(&selected);
+        match conditions::evaluate(&request.preconditions, &of.validators) {
             Verdict::Proceed => {}
             Verdict::Failed => return Answer::refusal(Status::PRECONDITION_FAILED),
             Verdict::NotModified => {
                 return Answer {
-                    content: Content::NotModified(id),
+                    content: Content::NotModified(selected),
                     ..Answer::empty(Status::NOT_MODIFIED, None)
                 };
             }
         }
-        let length = self.index.representation(id).length;
-        let whole = Answer {
-            content: Content::Whole(id),
-            length,
-            ..Answer::empty(Status::OK, None)
+        let whole = of.length;
+        let selection = match request.range.value() {
+            Some(field)
+                if request.method == Method::Get
+                    && conditions::range_applies(
+                        request.preconditions.if_range,
+                        &of.validators,
+                    ) =>
+            {
+                ranges::select(field, whole)
+            }
+            _ => Selection::Whole,
         };
-        let Some(field) = request.range.value() else {
-            return whole;
-        };
-        if request.method != Method::Get
-            || !conditions::range_applies(request.preconditions.if_range, &validators)
-        {
-            return whole;
-        }
-        let (content, length) = match ranges::select(field, length) {
-            Selection::Whole => return whole,
+        let (content, length) = match selection {
+            Selection::Whole => {
+                return Answer {
+                    content: Content::Whole(selected),
+                    length: whole,
+                    ..Answer::empty(Status::OK, None)
+                };
+            }
             Selection::Unsatisfiable => {
                 return Answer {
-                    content: Content::Unsatisfiable(id),
+                    content: Content::Unsatisfiable(selected),
                     ..Answer::refusal(Status::RANGE_NOT_SATISFIABLE)
                 };
             }
-            Selection::Part(range) => (Content::Part(id, range), range.length()),
+            Selection::Part(range) => (Content::Part(selected, range), range.length()),
             Selection::Parts(ranges) => {
-                let length = self.parts_length(id, ranges.as_slice());
-                (Content::Parts(id, ranges), length)
+                let length = self.parts_length(&selected, ranges.as_slice());
+                (Content::Parts(selected, ranges), length)
             }
         };
         Answer {
@@ -282,18 +358,82 @@ impl Origin {
     }
 
     /// Selects the representation by content coding.
-    fn select(&self, file: FileId, request: &Request<'_>) -> RepresentationId {
-        let coded = || {
-            self.index
-                .representations(file)
-                .filter_map(|(_, candidate)| Some((candidate.coding?, candidate.length)))
-        };
-        let chosen = encoding::choose(&request.accept_encoding, coded());
-        self.index
-            .representations(file)
-            .find(|(_, candidate)| candidate.coding == chosen)
-            .map(|(id, _)| id)
-            .expect("the plain representation is always there, and chosen ones are listed")
+    fn select(&self, source: Source, request: &Request<'_>) -> Selected {
+        let accept = &request.accept_encoding;
+        Selected(match source {
+            Source::Indexed(file) => {
+                let coded = self
+                    .index
+                    .representations(file)
+                    .filter_map(|(_, candidate)| Some((candidate.coding?, candidate.length)));
+                let chosen = encoding::choose(accept, coded);
+                self.index
+                    .representations(file)
+                    .find(|(_, candidate)| candidate.coding == chosen)
+                    .map(|(id, _)| Place::Indexed(id))
+                    .expect("the plain representation is always there, and chosen ones are listed")
+            }
+            Source::Stored(resource) => {
+                let variants = resource.variants();
+                let coded = variants
+                    .iter()
+                    .filter_map(|variant| Some((variant.coding()?, variant.length())));
+                let chosen = encoding::choose(accept, coded);
+                let place = variants
+                    .iter()
+                    .position(|variant| variant.coding() == chosen)
+                    .expect("the plain representation is always there, and chosen ones are listed");
+                Place::Stored(resource, place as u8)
+            }
+        })
+    }
+
+    fn describe<'a>(&'a self, selected: &'a Selected) -> Described<'a> {
+        match &selected.0 {
+            Place::Indexed(id) => {
+                let representation = self.index.representation(*id);
+                Described {
+                    validators: self.index.validators(*id),
+                    coding: representation.coding,
+                    length: representation.length,
+                    content_type: self.index.content_type(*id),
+                    is_coded: self
+                        .index
+                        .representations(representation.file)
+                        .nth(1)
+                        .is_some(),
+                }
+            }
+            Place::Stored(resource, variant) => {
+                let chosen = &resource.variants()[*variant as usize];
+                Described {
+                    validators: resource.validators(*variant),
+                    coding: chosen.coding(),
+                    length: chosen.length(),
+                    content_type: resource.content_type(),
+                    is_coded: resource.variants().len() > 1,
+                }
+            }
+        }
+    }
+}
+
+/// A folder's address ends in a slash: without it, what its index names would be sought beside it.
+fn moved(path: &[u8]) -> Answer {
+    use std::fmt::Write as _;
+    let mut location = String::with_capacity(path.len() + 1);
+    for &byte in path {
+        if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
+            location.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(location, "%{byte:02X}");
+        }
+    }
+    location.push('/');
+    Answer {
+        location: Some(location.into()),
+        ..Answer::refusal(Status::MOVED_PERMANENTLY)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Writing answers: fields in the order of the dress, content as pieces.
 
-use super::conditions::Validators;
 use super::date::DateText;
 use super::dress::{FieldValue, Responses};
 use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
-use super::{Answer, Content, Origin, RepresentationId};
+use super::{Answer, Content, Described, Origin, Selected};
 
 /// Takes the fields of a response, in order. Each version of HTTP writes them in its own way.
 pub trait FieldSink {
@@ -27,12 +26,12 @@ pub enum HopField {
 }
 
 /// A piece of content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Segment<'a> {
     /// Octets to copy.
     Text(&'a [u8]),
     /// Octets of a representation, which stay where they are.
-    Body(RepresentationId, ByteRange),
+    Body(&'a Selected, ByteRange),
 }
 
 /// Texts of dates, kept from answer to answer.
@@ -55,11 +54,7 @@ impl Origin {
         dates: &mut Dates,
         sink: &mut impl FieldSink,
     ) {
-        let described = match answer.content {
-            Content::Unsatisfiable(_) => None,
-            ref content => content.representation(),
-        };
-        let validators = described.map(|id| self.index.validators(id));
+        let described = answer.content.selected().map(|id| self.describe(id));
         for field in &self.fields {
             let name = field.name.as_str();
             if !field.value.is_required() && !is_on(field.on, answer) {
@@ -74,7 +69,7 @@ impl Origin {
                 }
                 FieldValue::Connection => sink.hop(HopField::Connection, name),
                 FieldValue::KeepAlive => sink.hop(HopField::KeepAlive, name),
-                value => self.write_described(answer, validators, name, value, sink),
+                value => self.write_described(answer, described.as_ref(), name, value, sink),
             }
         }
     }
@@ -83,69 +78,64 @@ impl Origin {
     fn write_described(
         &self,
         answer: &Answer,
-        validators: Option<Validators<'_>>,
+        described: Option<&Described<'_>>,
         name: &str,
         value: &FieldValue,
         sink: &mut impl FieldSink,
     ) {
-        match (value, &answer.content) {
-            (FieldValue::LastModified, _) => {
-                if let Some(validators) = validators {
-                    sink.field(name, validators.last_modified_text);
+        match (value, &answer.content, described) {
+            (FieldValue::ContentLength, ..) => {
+                if !answer.status.is_bodiless() {
+                    sink.field(name, Decimal::new(answer.length).as_bytes());
                 }
             }
-            (FieldValue::ETag, _) => {
-                if let Some(validators) = validators {
-                    sink.field(name, validators.etag);
-                }
-            }
-            (FieldValue::Vary, content) => {
-                if let Some(id) = content.representation()
-                    && self
-                        .index
-                        .representations(self.index.representation(id).file)
-                        .nth(1)
-                        .is_some()
-                {
-                    sink.field(name, b"Accept-Encoding");
-                }
-            }
-            (FieldValue::Allow, _) => {
+            (FieldValue::Allow, ..) => {
                 if let Some(allow) = answer.allow {
                     sink.field(name, allow.as_bytes());
                 }
             }
-            (FieldValue::ContentLength, _) if !answer.status.is_bodiless() => {
-                sink.field(name, Decimal::new(answer.length).as_bytes());
+            (FieldValue::Location, ..) => {
+                if let Some(location) = &answer.location {
+                    sink.field(name, location.as_bytes());
+                }
             }
-            (FieldValue::ContentType, Content::StatusText | Content::Unsatisfiable(_)) => {
+            (FieldValue::ContentType, Content::StatusText | Content::Unsatisfiable(_), _) => {
                 sink.field(name, b"text/plain");
             }
-            (FieldValue::ContentType, Content::Whole(id) | Content::Part(id, _)) => {
-                sink.field(name, self.content_type(*id));
-            }
-            (FieldValue::ContentType, Content::Parts(id, _)) => {
-                let mut text = FixedText::<64>::new();
-                text.push(b"multipart/byteranges; boundary=")
-                    .push(&self.boundary(*id));
+            (FieldValue::ContentRange, Content::Unsatisfiable(_), Some(of)) => {
+                let mut text = FixedText::<32>::new();
+                text.push(b"bytes */")
+                    .push(Decimal::new(of.length).as_bytes());
                 sink.field(name, text.as_bytes());
             }
-            (
-                FieldValue::ContentEncoding,
-                Content::Whole(id) | Content::Part(id, _) | Content::Parts(id, _),
-            ) => {
-                if let Some(coding) = self.index.representation(*id).coding {
+            (FieldValue::Vary, _, Some(of)) if of.is_coded => {
+                sink.field(name, b"Accept-Encoding");
+            }
+            (_, Content::Unsatisfiable(_), _) => {}
+            (FieldValue::LastModified, _, Some(of)) => {
+                sink.field(name, of.validators.last_modified_text);
+            }
+            (FieldValue::ETag, _, Some(of)) if of.validators.weak => {
+                let mut text = FixedText::<20>::new();
+                text.push(b"W/").push(of.validators.etag);
+                sink.field(name, text.as_bytes());
+            }
+            (FieldValue::ETag, _, Some(of)) => sink.field(name, of.validators.etag),
+            (_, Content::NotModified(_), _) => {}
+            (FieldValue::ContentType, Content::Parts(..), Some(of)) => {
+                let mut text = FixedText::<64>::new();
+                text.push(b"multipart/byteranges; boundary=")
+                    .push(&boundary(of));
+                sink.field(name, text.as_bytes());
+            }
+            (FieldValue::ContentType, _, Some(of)) => sink.field(name, of.content_type),
+            (FieldValue::ContentEncoding, _, Some(of)) => {
+                if let Some(coding) = of.coding {
                     sink.field(name, coding.token().as_bytes());
                 }
             }
-            (FieldValue::ContentRange, Content::Part(id, range)) => {
-                sink.field(name, self.content_range(*id, *range).as_bytes());
-            }
-            (FieldValue::ContentRange, Content::Unsatisfiable(id)) => {
-                let length = Decimal::new(self.index.representation(*id).length);
-                let mut text = FixedText::<32>::new();
-                text.push(b"bytes */").push(length.as_bytes());
-                sink.field(name, text.as_bytes());
+            (FieldValue::ContentRange, Content::Part(_, range), Some(of)) => {
+                sink.field(name, content_range(of, *range).as_bytes());
             }
             _ => {}
         }
@@ -162,17 +152,17 @@ impl Origin {
                 sink(Segment::Text(answer.status.line().as_bytes()));
                 sink(Segment::Text(b"\n"));
             }
-            &Content::Whole(id) => {
+            Content::Whole(id) => {
                 let end = answer.length;
                 sink(Segment::Body(id, ByteRange { first: 0, end }));
             }
-            &Content::Part(id, range) => sink(Segment::Body(id, range)),
-            Content::Parts(id, ranges) => self.write_parts(*id, ranges.as_slice(), sink),
+            Content::Part(id, range) => sink(Segment::Body(id, *range)),
+            Content::Parts(id, ranges) => self.write_parts(id, ranges.as_slice(), sink),
         }
     }
 
     /// Octets of the multipart content made of these ranges.
-    pub(super) fn parts_length(&self, id: RepresentationId, ranges: &[ByteRange]) -> u64 {
+    pub(super) fn parts_length(&self, id: &Selected, ranges: &[ByteRange]) -> u64 {
         let mut length = 0;
         self.write_parts(id, ranges, |segment| {
             length += match segment {
@@ -184,21 +174,17 @@ impl Origin {
     }
 
     /// Writes the content of `multipart/byteranges` (RFC 9110 section 14.6).
-    fn write_parts(
-        &self,
-        id: RepresentationId,
-        ranges: &[ByteRange],
-        mut sink: impl FnMut(Segment<'_>),
-    ) {
-        let boundary = self.boundary(id);
+    fn write_parts(&self, id: &Selected, ranges: &[ByteRange], mut sink: impl FnMut(Segment<'_>)) {
+        let of = self.describe(id);
+        let boundary = boundary(&of);
         for &range in ranges {
             for text in [
                 b"\r\n--",
                 &boundary[..],
                 b"\r\nContent-Type: ",
-                self.content_type(id),
+                of.content_type,
                 b"\r\nContent-Range: ",
-                self.content_range(id, range).as_bytes(),
+                content_range(&of, range).as_bytes(),
                 b"\r\n\r\n",
             ] {
                 sink(Segment::Text(text));
@@ -209,51 +195,44 @@ impl Origin {
             sink(Segment::Text(text));
         }
     }
+}
 
-    fn content_type(&self, id: RepresentationId) -> &[u8] {
-        let file = self.index.representation(id).file;
-        self.site().file(file).content_type.as_bytes()
-    }
+/// `bytes 0-99/1000`
+fn content_range(of: &Described<'_>, range: ByteRange) -> FixedText<72> {
+    let mut text = FixedText::new();
+    text.push(b"bytes ")
+        .push(Decimal::new(range.first).as_bytes())
+        .push(b"-")
+        .push(Decimal::new(range.end - 1).as_bytes())
+        .push(b"/")
+        .push(Decimal::new(of.length).as_bytes());
+    text
+}
 
-    /// `bytes 0-99/1000`
-    fn content_range(&self, id: RepresentationId, range: ByteRange) -> FixedText<72> {
-        let length = self.index.representation(id).length;
-        let mut text = FixedText::new();
-        text.push(b"bytes ")
-            .push(Decimal::new(range.first).as_bytes())
-            .push(b"-")
-            .push(Decimal::new(range.end - 1).as_bytes())
-            .push(b"/")
-            .push(Decimal::new(length).as_bytes());
-        text
-    }
-
-    /// A boundary that its content holds with a chance of less than 2^-64 an octet, because it is
-    /// made from the content's own digest.
-    fn boundary(&self, id: RepresentationId) -> [u8; BOUNDARY_LENGTH] {
-        let etag = &self.index.representation(id).etag;
-        let digits = &etag[1..17];
-        let number = digits.iter().fold(0u64, |number, &digit| {
-            number << 4 | u64::from((digit as char).to_digit(16).unwrap_or(0))
-        });
-        let mut boundary = [0; BOUNDARY_LENGTH];
-        boundary[..BOUNDARY_WORD.len()].copy_from_slice(BOUNDARY_WORD);
-        // Not the entity tag itself: a page may well quote that.
-        let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        boundary[BOUNDARY_WORD.len()..].copy_from_slice(&hexadecimal(number));
-        boundary
-    }
+/// A boundary that its content holds with a chance of less than 2^-64 an octet, because it is made
+/// from a digest: the content's own, or one of things that content does not know.
+fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
+    let digits = &of.validators.etag[1..17];
+    let number = digits.iter().fold(0u64, |number, &digit| {
+        number << 4 | u64::from((digit as char).to_digit(16).unwrap_or(0))
+    });
+    let mut boundary = [0; BOUNDARY_LENGTH];
+    boundary[..BOUNDARY_WORD.len()].copy_from_slice(BOUNDARY_WORD);
+    // Not the entity tag itself: a page may well quote that.
+    let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    boundary[BOUNDARY_WORD.len()..].copy_from_slice(&hexadecimal(number));
+    boundary
 }
 
 impl Content {
-    fn representation(&self) -> Option<RepresentationId> {
+    fn selected(&self) -> Option<&Selected> {
         match self {
             Content::Empty | Content::StatusText => None,
             Content::Unsatisfiable(id)
             | Content::NotModified(id)
             | Content::Whole(id)
             | Content::Part(id, _)
-            | Content::Parts(id, _) => Some(*id),
+            | Content::Parts(id, _) => Some(id),
         }
     }
 }

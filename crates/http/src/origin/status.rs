@@ -82,8 +82,10 @@ statuses! {
     OK = 200, "200 OK";
     NO_CONTENT = 204, "204 No Content";
     PARTIAL_CONTENT = 206, "206 Partial Content";
+    MOVED_PERMANENTLY = 301, "301 Moved Permanently";
     NOT_MODIFIED = 304, "304 Not Modified";
     BAD_REQUEST = 400, "400 Bad Request";
+    FORBIDDEN = 403, "403 Forbidden";
     NOT_FOUND = 404, "404 Not Found";
     METHOD_NOT_ALLOWED = 405, "405 Method Not Allowed";
     REQUEST_TIMEOUT = 408, "408 Request Timeout";
@@ -94,6 +96,7 @@ statuses! {
     EXPECTATION_FAILED = 417, "417 Expectation Failed";
     HEADER_TOO_LARGE = 431, "431 Request Header Fields Too Large";
     NOT_IMPLEMENTED = 501, "501 Not Implemented";
+    SERVICE_UNAVAILABLE = 503, "503 Service Unavailable";
     VERSION_NOT_SUPPORTED = 505, "505 HTTP Version Not Supported";
 }
 

@@ -95,7 +95,7 @@ fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Response {
             _ => unreachable!("{name}"),
         }
     }
-    let answer = origin.decide(&request, &mut Vec::new());
+    let answer = origin.decide(&request, Instant::ZERO, &mut Vec::new());
     let mut response = Response {
         status: answer.status().code(),
         fields: Vec::new(),
@@ -108,7 +108,10 @@ fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Response {
         Segment::Text(text) => content.extend_from_slice(text),
         Segment::Body(id, range) => {
             let octets = range.first as usize..range.end as usize;
-            content.extend_from_slice(&origin.body(id).bytes()[octets]);
+            let Octets::Memory(body) = origin.octets(id) else {
+                panic!("a descriptor where there is none");
+            };
+            content.extend_from_slice(&body.bytes()[octets]);
         }
     });
     assert_eq!(response.content.len() as u64, answer.sent_length());
@@ -373,7 +376,7 @@ fn ask_raw(origin: &Origin, fields: &[(&str, &str)]) -> Response {
     for (_, value) in &fields {
         assert!(request.preconditions.if_none_match.push(value.as_bytes()));
     }
-    let answer = origin.decide(&request, &mut Vec::new());
+    let answer = origin.decide(&request, Instant::ZERO, &mut Vec::new());
     let mut response = Response {
         status: answer.status().code(),
         fields: Vec::new(),

@@ -29,6 +29,8 @@ pub struct ServerConfig {
     pub connection_time: Duration,
     /// Whether [`Served`](super::Served) events are made.
     pub events: bool,
+    /// Whether events come with the [text](super::RequestText) of their requests.
+    pub request_text: bool,
 }
 
 impl Default for ServerConfig {
@@ -43,6 +45,7 @@ impl Default for ServerConfig {
             service_time: Duration::ZERO,
             connection_time: Duration::ZERO,
             events: false,
+            request_text: false,
         }
     }
 }

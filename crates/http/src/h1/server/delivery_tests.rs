@@ -346,7 +346,7 @@ fn the_end_is_announced_with_the_last_write_and_no_other() {
         if count == 0 {
             break;
         }
-        announced.push(host.connection.ends_with_this());
+        announced.push(host.connection.more_follows());
         let offered = slices[..count].iter().map(|slice| slice.len()).sum();
         host.connection.transmitted(offered, host.now);
     }

@@ -15,7 +15,8 @@
 //! 2. While [`transmit`](Connection::transmit) fills slices, write them with one call and say how much
 //!    was taken by [`transmitted`](Connection::transmitted); stop when the transport takes no more. One
 //!    round offers what the server flushed in one piece and no more: joining rounds would undo what
-//!    [`Coalesce`] decides.
+//!    [`Coalesce`] decides. Where a file comes next, [`transmit_file`](Connection::transmit_file) says
+//!    so instead.
 //! 3. Carry out [`poll_action`](Connection::poll_action), take
 //!    [`poll_event`](Connection::poll_event).
 //! 4. Drop the connection when [`is_finished`](Connection::is_finished); otherwise wait for the
@@ -31,21 +32,29 @@ mod reading;
 mod refusal;
 mod request;
 mod respond;
+mod text;
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fathometer_model::{Bytes, FileId, Instant};
 
 use self::output::Output;
 use self::request::Version;
+use self::text::{TextLengths, Texts};
 use super::chunked::ChunkedDecoder;
 use super::fields::HeadEnd;
 use crate::origin::{Answer, Dates, Method, Origin};
 
 pub use self::config::{CloseManner, Coalesce, Limits, ServerConfig};
+pub use self::output::FilePart;
 pub use self::refusal::{CloseReason, Refusal};
+pub use self::text::RequestText;
+
+/// How long a client of a server that ends is waited for to close its half.
+const ENDING_LINGER: Duration = Duration::from_secs(1);
 
 /// What the host of a connection is to do with its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +118,12 @@ pub struct Connection {
     last_input: Instant,
     last_output: Instant,
     /// Responses queued whose last octet was not sent, each with where it ends.
-    outstanding: VecDeque<(u64, Served)>,
-    events: VecDeque<Served>,
+    outstanding: VecDeque<Outstanding>,
+    events: VecDeque<(Served, TextLengths)>,
+    /// The texts of all that is outstanding, of all events, and of the request being read.
+    texts: Texts,
+    /// The server ends: what is under way is answered, and no more.
+    ending: bool,
     dates: Dates,
     scratch: Vec<u8>,
 }
@@ -133,10 +146,20 @@ enum Body {
     Chunked(ChunkedDecoder),
 }
 
+/// A response that was queued.
+#[derive(Debug)]
+struct Outstanding {
+    /// Where it ends.
+    end: u64,
+    served: Served,
+    text: TextLengths,
+}
+
 /// A request and what it will be answered.
 #[derive(Debug)]
 struct Exchange {
     answer: Answer,
+    text: TextLengths,
     version: Version,
     /// Whether the client can and wants to use the connection again.
     persistent: bool,
@@ -198,6 +221,8 @@ impl Connection {
             last_output: now,
             outstanding: VecDeque::new(),
             events: VecDeque::new(),
+            texts: Texts::default(),
+            ending: false,
             dates: Dates::default(),
             scratch: Vec::new(),
         }
@@ -255,6 +280,56 @@ impl Connection {
         self.phase = Phase::Closed;
     }
 
+    /// A file ended before the octets that [`transmit_file`](Self::transmit_file) offered. The message
+    /// cannot be completed: the connection ends within it, which tells the client.
+    pub fn handle_truncated_file(&mut self) {
+        if self.phase != Phase::Closed {
+            self.stop(CloseReason::ContentLost);
+            self.finish(Action::Close);
+        }
+    }
+
+    /// The server ends: requests that have begun to come are answered, the last of them with
+    /// `Connection: close`, and then the connection is closed; at once when there are none.
+    pub fn end(&mut self, now: Instant) {
+        if self.phase == Phase::Closed || self.ending {
+            return;
+        }
+        self.ending = true;
+        if self.is_idle() {
+            self.stop(CloseReason::ServerEnds);
+            self.finish(Action::Close);
+        } else if let Phase::Lingering { until } = &mut self.phase {
+            *until = (*until).min(now + ENDING_LINGER);
+        } else {
+            self.settle(now);
+        }
+    }
+
+    /// Whether nothing is under way: no request has begun to come, no response is to be sent.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Open
+            && self.close_reason.is_none()
+            && matches!(self.reading, Reading::Head)
+            && self.head_started.is_none()
+            && self.work.is_none()
+            && self.input.is_empty()
+            && self.output.is_empty()
+    }
+
+    /// Gives back memory that holds nothing, for a connection that is likely to stay idle. The next
+    /// exchange allocates it again.
+    pub fn rest(&mut self) {
+        if self.is_idle() {
+            self.input = Vec::new();
+            self.scratch = Vec::new();
+            self.output.rest();
+            self.texts.rest();
+            self.outstanding.shrink_to_fit();
+            self.events.shrink_to_fit();
+        }
+    }
+
     /// It is `now`; does what is due, if anything is.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some((_, timeout)) = self.deadline().filter(|&(at, _)| at <= now) else {
@@ -298,11 +373,23 @@ impl Connection {
         }
     }
 
-    /// Whether the own half ends with what [`transmit`](Self::transmit) offers now. A host that tells
+    /// The octets of a file that go next, when [`transmit`](Self::transmit) fills no slice because of
+    /// it; as many as may be sent, however they are cut into writes. The transport takes them from the
+    /// file, and [`transmitted`](Self::transmitted) is told how many it took.
+    pub fn transmit_file(&self) -> Option<FilePart<'_>> {
+        (self.phase == Phase::Open)
+            .then(|| self.output.transmit_file(&self.origin))
+            .flatten()
+    }
+
+    /// Whether more follows at once what [`transmit`](Self::transmit) offers now: octets of a file, or
+    /// the end of the own half. A host that tells
     /// the transport so (`MSG_MORE`) lets the end ride on the last segment instead of following it,
     /// which costs a packet, and a round trip where the congestion window is one segment.
-    pub fn ends_with_this(&self) -> bool {
-        self.phase == Phase::Open && self.close_reason.is_some() && self.output.offers_the_rest()
+    pub fn more_follows(&self) -> bool {
+        self.phase == Phase::Open
+            && (self.close_reason.is_some() && self.output.offers_the_rest()
+                || self.output.file_follows(&self.origin))
     }
 
     /// The transport took the first `count` octets of what [`transmit`](Self::transmit) offered.
@@ -313,12 +400,15 @@ impl Connection {
         let was_congested = self.is_congested();
         self.last_output = now;
         self.output.transmitted(count);
-        while let Some((end, _)) = self.outstanding.front()
-            && *end <= self.output.sent()
+        while let Some(first) = self.outstanding.front()
+            && first.end <= self.output.sent()
         {
-            if let Some((_, served)) = self.outstanding.pop_front() {
-                self.events.push_back(Served { at: now, ..served });
-            }
+            let served = Served {
+                at: now,
+                ..first.served
+            };
+            self.events.push_back((served, first.text));
+            self.outstanding.pop_front();
         }
         if was_congested && !self.is_congested() {
             self.process_input(now);
@@ -334,7 +424,34 @@ impl Connection {
     /// The next exchange whose response was handed over, when events are
     /// [asked for](ServerConfig::events). They are kept until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
-        self.events.pop_front()
+        self.poll_event_with_text().map(|(served, _)| served)
+    }
+
+    /// The same, with what the client said of the request, where that is
+    /// [kept](ServerConfig::request_text).
+    pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
+        let (served, lengths) = self.events.pop_front()?;
+        self.texts.take(lengths);
+        Some((served, self.texts.last(lengths)))
+    }
+
+    /// The exchange whose response was handed to the transport in part, on a connection that is not
+    /// served any further: its content is what was handed over. Asked for once, when all events were
+    /// taken.
+    pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
+        let Outstanding { end, served, text } = self.outstanding.pop_front()?;
+        self.outstanding.clear();
+        let unsent = end - self.output.sent();
+        if unsent >= served.body.0 + served.head.0 {
+            return None;
+        }
+        let served = Served {
+            head: Bytes(served.head.0 - unsent.saturating_sub(served.body.0)),
+            body: Bytes(served.body.0.saturating_sub(unsent)),
+            at: now,
+            ..served
+        };
+        Some((served, self.texts.next(text)))
     }
 
     /// Whether both halves are closed and the last action was taken.
@@ -353,7 +470,9 @@ impl Connection {
     }
 
     fn is_congested(&self) -> bool {
-        self.output.text_waiting() > self.config.limits.backlog.0
+        let most = self.config.limits.backlog.0;
+        self.output.text_waiting() > most
+            || self.texts.waiting() > most && !self.outstanding.is_empty()
     }
 
     /// Reads no more requests; closes once all that is queued was sent.
@@ -383,6 +502,9 @@ impl Connection {
                 CloseReason::ClientTruncated
             });
         }
+        if self.ending && self.is_idle() {
+            self.stop(CloseReason::ServerEnds);
+        }
         let release = match self.config.coalesce {
             // A congested server waits for the transport alone.
             _ if self.close_reason.is_some() || self.is_congested() => true,
@@ -399,7 +521,13 @@ impl Connection {
                     self.finish(Action::Close);
                 } else {
                     self.action = Some(Action::ShutdownWrite);
-                    let until = now + self.config.limits.linger;
+                    let linger = self.config.limits.linger;
+                    let until = now
+                        + if self.ending {
+                            linger.min(ENDING_LINGER)
+                        } else {
+                            linger
+                        };
                     self.phase = Phase::Lingering { until };
                 }
             }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use crate::origin::ranges::ByteRange;
-use crate::origin::{Origin, RepresentationId};
+use crate::origin::store::FileHandle;
+use crate::origin::{Octets, Origin, Selected};
 
 /// Text that was sent is dropped from the buffer once there is this much of it.
 const COMPACT_AT: usize = 16 * 1024;
@@ -28,7 +29,18 @@ pub(super) struct Output {
 enum Piece {
     /// The next octets of the text.
     Text(usize),
-    Body(RepresentationId, ByteRange),
+    Body(Selected, ByteRange),
+}
+
+/// Octets of a file that go next, from its descriptor to the transport.
+#[derive(Debug, Clone, Copy)]
+pub struct FilePart<'a> {
+    /// The file.
+    pub file: &'a FileHandle,
+    /// Where in the file they start.
+    pub offset: u64,
+    /// How many they are; at least one.
+    pub length: u64,
 }
 
 /// Octets that may be sent, in units.
@@ -96,10 +108,10 @@ impl Output {
     }
 
     /// Queues a part of a body.
-    pub fn push_body(&mut self, id: RepresentationId, range: ByteRange) {
+    pub fn push_body(&mut self, body: &Selected, range: ByteRange) {
         if range.length() > 0 {
             self.queued += range.length();
-            self.pieces.push_back(Piece::Body(id, range));
+            self.pieces.push_back(Piece::Body(body.clone(), range));
         }
     }
 
@@ -147,7 +159,8 @@ impl Output {
             .is_some_and(|first| first.next == self.queued)
     }
 
-    /// Fills `slices` with what goes next: at most the rest of one unit. Returns how many were filled.
+    /// Fills `slices` with what goes next: at most the rest of one unit, and nothing beyond the first
+    /// octet of a file. Returns how many were filled.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         let Some(release) = self.releases.front() else {
             return 0;
@@ -171,16 +184,18 @@ impl Output {
             }
         };
         for piece in &self.pieces {
-            let goes_on = match *piece {
+            let goes_on = match piece {
                 Piece::Text(length) => {
-                    let (octets, rest) = text.split_at(length);
+                    let (octets, rest) = text.split_at(*length);
                     text = rest;
                     offer(octets, &mut left)
                 }
-                Piece::Body(id, range) => origin
-                    .body(id)
-                    .pieces_of(range.first..range.end)
-                    .all(|octets| offer(octets, &mut left)),
+                Piece::Body(body, range) => match origin.octets(body) {
+                    Octets::Memory(body) => body
+                        .pieces_of(range.first..range.end)
+                        .all(|octets| offer(octets, &mut left)),
+                    Octets::File(_) => false,
+                },
             };
             if !goes_on {
                 break;
@@ -189,13 +204,51 @@ impl Output {
         filled
     }
 
+    /// Whether what goes next is text, and then octets of a file that may go as well.
+    pub fn file_follows(&self, origin: &Origin) -> bool {
+        let (Some(Piece::Text(head)), Some(Piece::Body(body, _))) =
+            (self.pieces.front(), self.pieces.get(1))
+        else {
+            return false;
+        };
+        matches!(origin.octets(body), Octets::File(_)) && self.released() > self.sent + *head as u64
+    }
+
+    /// The octets of a file that go next, when what goes next is of a file. Units do not bound them:
+    /// they pass through no buffer.
+    pub fn transmit_file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
+        let Some(Piece::Body(body, range)) = self.pieces.front() else {
+            return None;
+        };
+        let Octets::File(file) = origin.octets(body) else {
+            return None;
+        };
+        let length = range.length().min(self.released() - self.sent);
+        (length > 0).then_some(FilePart {
+            file,
+            offset: range.first,
+            length,
+        })
+    }
+
+    /// Gives memory back that holds nothing.
+    pub fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Output {
+                queued: self.queued,
+                sent: self.sent,
+                ..Output::default()
+            };
+        }
+    }
+
     /// Drops the first `count` octets of what [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize) {
         let mut left = count as u64;
         debug_assert!(
             self.releases
-                .front()
-                .is_some_and(|first| self.sent + left <= first.next)
+                .back()
+                .is_some_and(|last| self.sent + left <= last.end)
                 || left == 0,
             "more octets sent than offered"
         );

@@ -6,6 +6,7 @@ use fathometer_model::{Bytes, Instant};
 
 use super::refusal::{CloseReason, Refusal};
 use super::request::{self, BodyFraming, RequestHead};
+use super::text::TextLengths;
 use super::{Body, Connection, Exchange, Reading, Served, Work};
 use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
 use crate::h1::fields::{self, HeadEnd, Strictness};
@@ -76,17 +77,45 @@ impl Connection {
         self.head_end = HeadEnd::new();
         self.head_started = None;
         let begun = found.and_then(|length| {
-            let head = request::read(&bytes[..length], &self.config.limits)?;
-            self.begin(&head, length, now)?;
+            let head = &bytes[..length];
+            let read = request::read(head, &self.config.limits)?;
+            let text = self.keep_text(read.line, head);
+            self.begin(&read, length, text, now).map_err(|refusal| {
+                self.texts.forget(text);
+                refusal
+            })?;
             Ok(length)
         });
         match begun {
             Ok(length) => length,
             Err(refusal) => {
-                self.refuse(refusal, now);
+                self.refuse_head(refusal, bytes, now);
                 0
             }
         }
+    }
+
+    /// Keeps what is said of a request in logs.
+    fn keep_text(&mut self, line: &[u8], head: &[u8]) -> TextLengths {
+        if !self.config.request_text {
+            return TextLengths::default();
+        }
+        self.texts.keep([
+            line,
+            request::first_value(head, b"referer"),
+            request::first_value(head, b"user-agent"),
+        ])
+    }
+
+    /// Refuses a head of which no more than its first line may be legible.
+    fn refuse_head(&mut self, refusal: Refusal, bytes: &[u8], now: Instant) {
+        let text = if self.config.request_text {
+            let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
+            self.texts.keep([&bytes[..end], &[], &[]])
+        } else {
+            TextLengths::default()
+        };
+        self.refuse_as(refusal, Some(text), now);
     }
 
     /// How long the next request takes.
@@ -123,9 +152,10 @@ impl Connection {
         &mut self,
         head: &RequestHead<'_>,
         length: usize,
+        text: TextLengths,
         now: Instant,
     ) -> Result<(), Refusal> {
-        let answer = self.origin.decide(&head.request, &mut self.scratch);
+        let answer = self.origin.decide(&head.request, now, &mut self.scratch);
         let mut exchange = Exchange {
             version: head.version,
             persistent: head.persistent,
@@ -142,6 +172,7 @@ impl Connection {
                 ..Served::unread(now)
             },
             answer,
+            text,
         };
         let body = match head.body {
             BodyFraming::Length(0) => {

@@ -114,6 +114,10 @@ pub enum CloseReason {
     IdleTimeout,
     /// The client takes no responses.
     SendTimeout,
+    /// The server ends.
+    ServerEnds,
+    /// A file became shorter than was promised while it was sent.
+    ContentLost,
     /// The transport failed, as the host of this machine says.
     TransportFailed,
 }

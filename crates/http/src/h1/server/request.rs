@@ -28,6 +28,8 @@ pub(super) enum BodyFraming {
 pub(super) struct RequestHead<'a> {
     pub request: Request<'a>,
     pub version: Version,
+    /// The request line as it was sent.
+    pub line: &'a [u8],
     /// The target as it was sent.
     pub target: &'a [u8],
     pub body: BodyFraming,
@@ -69,6 +71,7 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
             accept_encoding: found.accept_encoding,
         },
         version,
+        line: start_line,
         target,
         body,
         expects_continue,
@@ -237,6 +240,17 @@ impl Known {
             .find(|(spelling, _)| name.eq_ignore_ascii_case(spelling))
             .map(|&(_, known)| known)
     }
+}
+
+/// The first value of a field in a head that was read; empty when there is none.
+pub(super) fn first_value<'a>(head: &'a [u8], name: &[u8]) -> &'a [u8] {
+    let lines = fields::split_head(head, Strictness::Strict).map(|(_, lines)| lines);
+    lines
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .find(|field| field.name.eq_ignore_ascii_case(name))
+        .map_or(&[], |field| field.value)
 }
 
 #[cfg(test)]

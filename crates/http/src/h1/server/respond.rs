@@ -4,7 +4,8 @@ use fathometer_model::{Bytes, Instant};
 
 use super::refusal::{CloseReason, Refusal};
 use super::request::Version;
-use super::{Coalesce, Connection, Exchange, Reading, Served};
+use super::text::TextLengths;
+use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
 use crate::origin::{Answer, FieldSink, HopField, Method, Segment};
 
 impl Connection {
@@ -25,6 +26,8 @@ impl Connection {
             Some(CloseReason::KeepAliveOff)
         } else if left == Some(0) {
             Some(CloseReason::RequestLimit)
+        } else if self.ending {
+            Some(CloseReason::ServerEnds)
         } else {
             None
         };
@@ -35,7 +38,8 @@ impl Connection {
             (None, Version::Http10) => Some("Keep-Alive"),
             (None, Version::Http11) => None,
         };
-        self.queue(&exchange.answer, exchange.served, connection, left, now);
+        let subject = (exchange.served, exchange.text);
+        self.queue(&exchange.answer, subject, connection, left, now);
         if let Some(reason) = reason {
             self.stop(reason);
         }
@@ -43,16 +47,21 @@ impl Connection {
 
     /// Answers what could not be read as a request, and reads no more.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
+        self.refuse_as(refusal, None, now);
+    }
+
+    /// The same, for a request whose text is known.
+    pub(super) fn refuse_as(&mut self, refusal: Refusal, text: Option<TextLengths>, now: Instant) {
         let answer = Answer::refusal(refusal.status());
-        let served = match std::mem::replace(&mut self.reading, Reading::Nothing) {
-            Reading::Body { exchange, .. } => exchange.served,
-            Reading::Head | Reading::Nothing => Served::unread(now),
+        let (served, text) = match (std::mem::replace(&mut self.reading, Reading::Nothing), text) {
+            (Reading::Body { exchange, .. }, _) => (exchange.served, exchange.text),
+            (_, text) => (Served::unread(now), text.unwrap_or_default()),
         };
         let served = Served {
             status: refusal.status().code(),
             ..served
         };
-        self.queue(&answer, served, Some("close"), None, now);
+        self.queue(&answer, (served, text), Some("close"), None, now);
         self.stop(CloseReason::Refused(refusal));
     }
 
@@ -60,7 +69,7 @@ impl Connection {
     fn queue(
         &mut self,
         answer: &Answer,
-        served: Served,
+        (served, text): (Served, TextLengths),
         connection: Option<&'static str>,
         requests_left: Option<u32>,
         now: Instant,
@@ -86,7 +95,7 @@ impl Connection {
         let output = &mut self.output;
         origin.write_content(answer, |segment| match segment {
             Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
-            Segment::Body(id, range) => output.push_body(id, range),
+            Segment::Body(body, range) => output.push_body(body, range),
         });
         let end = self.output.queued();
         if self.config.events {
@@ -95,7 +104,8 @@ impl Connection {
                 body: Bytes(end - before - head),
                 ..served
             };
-            self.outstanding.push_back((end, served));
+            self.outstanding
+                .push_back(Outstanding { end, served, text });
         }
         let buffer = self.config.output_buffer.0;
         if self.config.coalesce == Coalesce::EachResponse || buffer == 0 {
