@@ -1,0 +1,148 @@
+//! The columns of an exchange: names, types and where each comes from.
+
+use fathometer_model::{ExchangeRow, Failure, Outcome};
+use parquet::errors::Result;
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::Type;
+
+/// A column of the file.
+pub(crate) struct Column {
+    /// Its name; the unit is the suffix.
+    pub(crate) name: &'static str,
+    /// Its type in Parquet's own notation.
+    kind: &'static str,
+    pub(crate) source: Source,
+}
+
+/// Where a column's values come from. `None` is a null.
+pub(crate) enum Source {
+    /// A 64-bit column. Signed, so that a difference of two may be taken without a thought.
+    Long(fn(&ExchangeRow) -> Option<u64>),
+    /// A 32-bit column; its unsigned bit pattern.
+    Int(fn(&ExchangeRow) -> Option<u32>),
+    /// One of few words.
+    Word(fn(&ExchangeRow) -> Option<&'static str>),
+    /// The target's name.
+    Target,
+}
+
+use Source::{Int, Long, Target, Word};
+
+const LONG: &str = "REQUIRED INT64";
+const NULLABLE_LONG: &str = "OPTIONAL INT64";
+const UNSIGNED: &str = "REQUIRED INT32";
+
+pub(crate) const COLUMNS: &[Column] = &[
+    column("planned_ns", LONG, Long(|row| Some(row.planned))),
+    column("due_ns", NULLABLE_LONG, Long(due)),
+    column("sent_ns", NULLABLE_LONG, Long(|row| time(row.sent))),
+    column(
+        "first_byte_ns",
+        NULLABLE_LONG,
+        Long(|row| time(row.first_byte)),
+    ),
+    column(
+        "last_byte_ns",
+        NULLABLE_LONG,
+        Long(|row| time(row.last_byte)),
+    ),
+    column("target", "REQUIRED BYTE_ARRAY", Target),
+    column("page", UNSIGNED, Int(|row| Some(row.page))),
+    column("user", UNSIGNED, Int(|row| Some(row.user))),
+    column("connection", "OPTIONAL INT32", Int(connection)),
+    column("status", "OPTIONAL INT32", Int(status)),
+    column("outcome", "REQUIRED BYTE_ARRAY", Word(outcome)),
+    column("failure", "OPTIONAL BYTE_ARRAY", Word(failure)),
+    column(
+        "request_head_bytes",
+        LONG,
+        Long(|row| Some(row.request_head.into())),
+    ),
+    column(
+        "request_body_bytes",
+        LONG,
+        Long(|row| Some(row.request_body)),
+    ),
+    column(
+        "response_head_bytes",
+        LONG,
+        Long(|row| Some(row.response_head.into())),
+    ),
+    column(
+        "response_body_bytes",
+        LONG,
+        Long(|row| Some(row.response_body)),
+    ),
+];
+
+impl Column {
+    pub(crate) fn is_nullable(&self) -> bool {
+        self.kind.starts_with("OPTIONAL")
+    }
+
+    fn logical(&self) -> &'static str {
+        match (&self.source, self.name) {
+            (Long(_), _) => "",
+            (Int(_), "status") => " (INTEGER(16,false))",
+            (Int(_), _) => " (INTEGER(32,false))",
+            (Word(_) | Target, _) => " (STRING)",
+        }
+    }
+}
+
+/// The schema of the file.
+pub(crate) fn schema() -> Result<Type> {
+    let mut message = String::from("message exchange {\n");
+    for column in COLUMNS {
+        let (kind, name, logical) = (column.kind, column.name, column.logical());
+        message.push_str(&format!("  {kind} {name}{logical};\n"));
+    }
+    message.push_str("}\n");
+    parse_message_type(&message)
+}
+
+const fn column(name: &'static str, kind: &'static str, source: Source) -> Column {
+    Column { name, kind, source }
+}
+
+fn time(nanos: u64) -> Option<u64> {
+    (nanos != 0).then_some(nanos)
+}
+
+/// Zero is a time too, that of the test's beginning: an exchange that was sent was due.
+fn due(row: &ExchangeRow) -> Option<u64> {
+    (row.due != 0 || row.sent != 0).then_some(row.due)
+}
+
+fn connection(row: &ExchangeRow) -> Option<u32> {
+    (row.connection != u32::MAX).then_some(row.connection)
+}
+
+fn status(row: &ExchangeRow) -> Option<u32> {
+    (row.status != 0).then_some(row.status.into())
+}
+
+fn outcome(row: &ExchangeRow) -> Option<&'static str> {
+    Some(match row.outcome {
+        Outcome::Complete => "complete",
+        Outcome::Failed(_) => "failed",
+        Outcome::Retried(_) => "retried",
+    })
+}
+
+fn failure(row: &ExchangeRow) -> Option<&'static str> {
+    match row.outcome {
+        Outcome::Complete => None,
+        Outcome::Failed(failure) | Outcome::Retried(failure) => Some(match failure {
+            Failure::Refused => "refused",
+            Failure::Reset => "reset",
+            Failure::ClosedEarly => "closed-early",
+            Failure::Truncated => "truncated",
+            Failure::BadResponse => "bad-response",
+            Failure::TooLarge => "too-large",
+            Failure::TimedOut => "timed-out",
+            Failure::LocalAbort => "local-abort",
+            Failure::LocalLimit => "local-limit",
+        }),
+    }
+}
