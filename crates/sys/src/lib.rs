@@ -19,6 +19,7 @@
 //! - [`usage`]: what a thread has used
 //! - [`machine`]: what a reader must know of the machine
 //! - [`signal`]: the user's wish to end
+//! - [`terminal`]: the terminal while a view has it
 
 pub mod cgroup;
 pub mod clock;
@@ -37,6 +38,7 @@ pub mod sched;
 pub mod signal;
 pub mod socket;
 pub mod tcp_info;
+pub mod terminal;
 pub mod tun;
 pub mod usage;
 pub mod wait;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::{Doing, Result, check};
+use crate::terminal;
 
 static RAISED: AtomicBool = AtomicBool::new(false);
 static EVENT: AtomicI32 = AtomicI32::new(-1);
@@ -72,6 +73,7 @@ fn catch(signal: libc::c_int) -> Result<()> {
 
 extern "C" fn handle(signal: libc::c_int) {
     if RAISED.swap(true, Ordering::SeqCst) {
+        terminal::give_back();
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(128 + signal) }
     }
