@@ -6,6 +6,7 @@ pub mod command;
 pub mod data;
 pub mod era;
 pub mod lab;
+pub mod load_view;
 pub mod origin;
 pub mod progress;
 pub mod run_folder;

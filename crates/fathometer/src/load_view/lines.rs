@@ -1,0 +1,72 @@
+//! Progress where there is no terminal: a plain line now and then.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::history::Point;
+use super::{Phase, State, text};
+
+/// Lines come often at first, when people watch, and seldom in a long test.
+const SOONEST: Duration = Duration::from_secs(2);
+const LATEST: Duration = Duration::from_secs(30);
+
+/// What is to be said next.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// Since the last line.
+    since: Option<Point>,
+    said_at: Duration,
+    phase: Phase,
+    warned: usize,
+}
+
+impl Lines {
+    pub(super) fn new() -> Lines {
+        Lines {
+            since: None,
+            said_at: Duration::ZERO,
+            phase: Phase::WarmUp,
+            warned: 0,
+        }
+    }
+
+    /// What there is to say now, each line with its end; mostly nothing. A line tells of all that
+    /// came since the one before it: the rate over that time, of each percentile its largest value
+    /// in any interval, and every error since the start.
+    pub(super) fn update(&mut self, state: &State) -> String {
+        let mut said = String::new();
+        let Some(last) = &state.last else {
+            return said;
+        };
+        let point = Point::from(last);
+        match &mut self.since {
+            Some(since) => since.extend(&point),
+            None => self.since = Some(point),
+        }
+        let due = (self.said_at / 10).clamp(SOONEST, LATEST);
+        let due = state.elapsed >= self.said_at + due || state.phase != self.phase;
+        if let (true, Some(since)) = (due, self.since.take_if(|_| due)) {
+            self.said_at = state.elapsed;
+            self.phase = state.phase;
+            let [median, _, p99, _] = since.latency.map(text::maybe);
+            let offered = match state.outline.open_loop {
+                true => format!(" of {}", text::rate(since.offered())),
+                false => String::new(),
+            };
+            let errors = text::count(state.so_far.errors());
+            // A String takes any text.
+            let _ = writeln!(
+                said,
+                "{}  {}  {}{offered}  p50 {median}  p99 {p99}  errors {errors}",
+                text::clock(state.elapsed),
+                state.phase.name(),
+                text::rate(since.achieved()),
+            );
+        }
+        for warning in state.warnings.iter().skip(self.warned) {
+            let _ = writeln!(said, "INVALID: {warning}");
+        }
+        self.warned = self.warned.max(state.warnings.len());
+        said
+    }
+}

@@ -1,0 +1,63 @@
+//! The terminal: taking it, drawing on it, giving it back by whatever way the view ends, a panic
+//! included.
+
+use std::io::{self, Stderr, stderr};
+use std::sync::Once;
+
+use fathometer_sys::terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Hide;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::EnterAlternateScreen;
+use ratatui::{Frame, Terminal};
+
+/// Shows the cursor and leaves the alternate screen (DECTCEM and mode 1049).
+const FAREWELL: &[u8] = b"\x1b[?25h\x1b[?1049l";
+
+/// A terminal that was taken. Dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct Screen {
+    terminal: Terminal<CrosstermBackend<Stderr>>,
+}
+
+impl Screen {
+    pub(super) fn enter() -> io::Result<Screen> {
+        restore_on_panic();
+        terminal::take(FAREWELL).map_err(io::Error::other)?;
+        let entered = execute!(stderr(), EnterAlternateScreen, Hide)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())));
+        match entered {
+            Ok(terminal) => Ok(Screen { terminal }),
+            Err(error) => {
+                terminal::give_back();
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) {
+        // A panic elsewhere may have given it back.
+        if terminal::is_taken() {
+            // A terminal that has gone will not hear of it, and the test is none the worse for it.
+            let _ = self.terminal.draw(render);
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        terminal::give_back();
+    }
+}
+
+/// Lets the message of a panic be seen: it would be written to a screen that goes.
+fn restore_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            terminal::give_back();
+            print(panic);
+        }));
+    });
+}
