@@ -11,6 +11,7 @@
 //! - [`era`]: the TCP of a host, applied and accounted for
 //! - [`counters`]: what TCP has counted in a host
 //! - [`cgroup`]: what a host may use of this machine, and what it has used
+//! - [`probe`]: what an experiment costs the machine, read while it runs
 //! - [`socket`], [`mod@tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
@@ -33,6 +34,7 @@ pub mod pcapng;
 pub mod poller;
 pub mod priority;
 pub mod privilege;
+pub mod probe;
 pub mod process;
 pub mod sched;
 pub mod signal;

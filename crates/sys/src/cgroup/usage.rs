@@ -85,6 +85,18 @@ pub struct DiskUsage {
     pub writes: u64,
 }
 
+impl DiskUsage {
+    /// What was moved since an earlier reading; `None` when the account has begun anew.
+    pub fn since(&self, earlier: &DiskUsage) -> Option<DiskUsage> {
+        Some(DiskUsage {
+            read: Bytes(self.read.0.checked_sub(earlier.read.0)?),
+            written: Bytes(self.written.0.checked_sub(earlier.written.0)?),
+            reads: self.reads.checked_sub(earlier.reads)?,
+            writes: self.writes.checked_sub(earlier.writes)?,
+        })
+    }
+}
+
 /// All accounts of a group at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -94,6 +106,32 @@ pub struct Usage {
     pub memory: MemoryUsage,
     /// Disk traffic.
     pub disk: Option<DiskUsage>,
+}
+
+impl Usage {
+    /// What was counted since an earlier reading. Of memory, what is a state and no count is as it
+    /// is in `self`.
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        let count = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        let (memory, before) = (&self.memory, &earlier.memory);
+        Usage {
+            cpu: self
+                .cpu
+                .zip(earlier.cpu)
+                .map(|(now, then)| now.since(&then)),
+            memory: MemoryUsage {
+                limit_hits: count(memory.limit_hits, before.limit_hits),
+                killed: count(memory.killed, before.killed),
+                refaults: count(memory.refaults, before.refaults),
+                major_faults: count(memory.major_faults, before.major_faults),
+                ..self.memory
+            },
+            disk: self
+                .disk
+                .zip(earlier.disk)
+                .and_then(|(now, then)| now.since(&then)),
+        }
+    }
 }
 
 /// Reads the accounts of a group, from whichever thread.

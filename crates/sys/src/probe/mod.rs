@@ -1,0 +1,43 @@
+//! Probes: what an experiment costs the machine, read from the kernel while it runs.
+//!
+//! | reading | source | of whom | typical cost |
+//! |---|---|---|---|
+//! | [`System`] | `/proc/stat`, `softirqs`, `vmstat`, `meminfo`, `diskstats`, `pressure`, `loadavg`, `net/softnet_stat` | the machine | 0.2 ms |
+//! | [`ProcessTree`] | `/proc/PID/{stat,io,fd,task}`, the process clock | a program and all it started | 30 µs a process |
+//! | [`Network`] | `/proc/net/{snmp,netstat,sockstat}` | a namespace | 30 µs |
+//! | [`SocketTable`] | sock_diag | a namespace | 1 ms and more |
+//! | [`Usage`](crate::cgroup::Usage) | control groups | a host | 50 µs |
+//!
+//! Counters are read as the kernel keeps them, since boot or since whatever they belong to was
+//! made; a reading's `since` takes the difference of two. What a kernel does not offer is `None`
+//! and never zero. A [`Sampler`] takes readings at a steady period on a thread of its own and
+//! measures what that costs.
+//!
+//! Nothing here judges: what limits a cell is decided by analysis, of recorded readings.
+
+mod charging;
+mod kernel_file;
+mod network;
+mod process_tree;
+mod sampler;
+mod system;
+
+use std::time::Duration;
+
+pub use charging::{Charging, charging};
+pub use network::{Network, NetworkProbe, SocketCounts, SocketTable, TcpCounts};
+pub use process_tree::{Detail, ProcessTree, descendants};
+pub use sampler::{Cost, Names, Plan, Sample, Sampler, Samples, Step};
+pub use system::{Backlog, Disk, Paging, Pressure, ProcessorTimes, System, SystemProbe};
+
+/// The ticks that `/proc` counts in: a hundredth of a second (`USER_HZ`) on every architecture
+/// that Rust's standard library runs on, whatever the kernel's own.
+fn ticks(count: u64) -> Duration {
+    Duration::from_millis(count * 10)
+}
+
+/// Octets in a page of memory.
+fn page_size() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as u64
+}

@@ -1,0 +1,608 @@
+//! The whole machine: processors, interrupts, paging, disks, pressure.
+//!
+//! All of it is the machine's and none a host's: namespaces do not divide `/proc/stat`. On a
+//! machine that does nothing else the two are the same.
+//!
+//! # What the kernel means by these figures
+//!
+//! Without `CONFIG_IRQ_TIME_ACCOUNTING` and `CONFIG_VIRT_CPU_ACCOUNTING_GEN`, processor time in
+//! `/proc/stat` is what was going on at each tick of the kernel's clock (250 or 1000 a second):
+//! an estimate that is good to some per cent over a second, and blind to what runs in step with
+//! the tick. Softirq is then work of the kernel that is also charged to whichever process it came
+//! upon. With `CONFIG_IRQ_TIME_ACCOUNTING` interrupt and softirq time are measured exactly and
+//! charged to nobody else. [`super::charging`] finds out which.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::kernel_file::{KernelFile, counted, text, value};
+use crate::error::Result;
+
+/// Processor time by what it was spent on, since boot or between two readings (`/proc/stat`). The
+/// resolution is 10 ms.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessorTimes {
+    /// Programs, guests of virtual machines included.
+    pub user: Duration,
+    /// Programs of lowered priority.
+    pub nice: Duration,
+    /// The kernel on behalf of programs.
+    pub system: Duration,
+    /// Nothing to do.
+    pub idle: Duration,
+    /// Nothing to do, while something waited for a disk. On several processors nobody can say
+    /// which of them waited; it may even go back.
+    pub iowait: Duration,
+    /// Interrupts.
+    pub irq: Duration,
+    /// Work put off by interrupts: packets received, timers, ended disk requests.
+    pub softirq: Duration,
+    /// Taken by the hypervisor for others. `None` before Linux 2.6.11.
+    pub steal: Option<Duration>,
+}
+
+impl ProcessorTimes {
+    /// All of it.
+    pub fn total(&self) -> Duration {
+        self.busy() + self.idle + self.iowait + self.steal.unwrap_or_default()
+    }
+
+    /// What was spent on something.
+    pub fn busy(&self) -> Duration {
+        self.user + self.nice + self.kernel()
+    }
+
+    /// What was spent in the kernel, on whatever behalf: system, interrupts and softirq. How a
+    /// kernel divides time among these three depends on how it was built; their sum does not.
+    pub fn kernel(&self) -> Duration {
+        self.system + self.irq + self.softirq
+    }
+
+    /// A part as a share of the total, 0 to 1; `None` when no time has passed.
+    pub fn share(&self, part: Duration) -> Option<f64> {
+        let total = self.total();
+        (!total.is_zero()).then(|| part.as_secs_f64() / total.as_secs_f64())
+    }
+
+    /// What was spent since an earlier reading.
+    pub fn since(&self, earlier: &ProcessorTimes) -> ProcessorTimes {
+        ProcessorTimes {
+            user: self.user.saturating_sub(earlier.user),
+            nice: self.nice.saturating_sub(earlier.nice),
+            system: self.system.saturating_sub(earlier.system),
+            idle: self.idle.saturating_sub(earlier.idle),
+            iowait: self.iowait.saturating_sub(earlier.iowait),
+            irq: self.irq.saturating_sub(earlier.irq),
+            softirq: self.softirq.saturating_sub(earlier.softirq),
+            steal: self
+                .steal
+                .zip(earlier.steal)
+                .map(|(now, then)| now.saturating_sub(then)),
+        }
+    }
+
+    /// The numbers after `cpu` or `cpu0`. Linux has had the first seven since 2.6.0.
+    fn parse(numbers: &str) -> Option<ProcessorTimes> {
+        let mut numbers = numbers.split_whitespace();
+        let mut next = || numbers.next()?.parse().ok().map(super::ticks);
+        Some(ProcessorTimes {
+            user: next()?,
+            nice: next()?,
+            system: next()?,
+            idle: next()?,
+            iowait: next()?,
+            irq: next()?,
+            softirq: next()?,
+            steal: next(),
+        })
+    }
+}
+
+/// The machine at one moment, counted since boot; or, by [`System::since`], what happened between
+/// two moments. `None` is what this kernel does not say.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct System {
+    /// All processors together (`/proc/stat`).
+    pub processors: Option<ProcessorTimes>,
+    /// Each processor that is on, by number.
+    pub each_processor: BTreeMap<u32, ProcessorTimes>,
+    /// Interrupts (`/proc/stat`, first number of `intr`).
+    pub interrupts: Option<u64>,
+    /// Softirqs by kind, all processors together (`/proc/softirqs`): `NET_RX`, `NET_TX`, `BLOCK`, …
+    pub softirqs: BTreeMap<String, u64>,
+    /// Changes from one thread to another (`/proc/stat`).
+    pub context_switches: Option<u64>,
+    /// Processes and threads made (`/proc/stat`).
+    pub forks: Option<u64>,
+    /// Threads that run or want to, now (`/proc/stat`).
+    pub runnable: Option<u64>,
+    /// Threads that wait for a disk, now (`/proc/stat`).
+    pub blocked: Option<u64>,
+    /// Paging (`/proc/vmstat`).
+    pub paging: Paging,
+    /// Page cache, now (`/proc/meminfo`).
+    pub page_cache: Option<Bytes>,
+    /// Memory that programs could have without swapping, now (`/proc/meminfo`).
+    pub available: Option<Bytes>,
+    /// Disks by name, partitions left out and those without any traffic too (`/proc/diskstats`).
+    pub disks: BTreeMap<String, Disk>,
+    /// How long somebody was held up by want of something (`/proc/pressure`).
+    pub pressure: Pressure,
+    /// Mean number of threads that run, want to or wait for a disk, over the last minute
+    /// (`/proc/loadavg`).
+    pub load: Option<f64>,
+    /// What became of received packets between the device and the protocol
+    /// (`/proc/net/softnet_stat`).
+    pub backlog: Option<Backlog>,
+}
+
+/// Traffic between memory and disks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paging {
+    /// Read from disks, files included.
+    pub paged_in: Option<Bytes>,
+    /// Written to disks, files included.
+    pub paged_out: Option<Bytes>,
+    /// Pages read from swap.
+    pub swapped_in: Option<u64>,
+    /// Pages written to swap.
+    pub swapped_out: Option<u64>,
+    /// Page faults of all kinds.
+    pub faults: Option<u64>,
+    /// Those that had to wait for a disk.
+    pub major_faults: Option<u64>,
+    /// Pages of files that were thrown out and soon read again: the page cache is too small.
+    pub file_refaults: Option<u64>,
+}
+
+/// One disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Read operations.
+    pub reads: u64,
+    /// Read.
+    pub read: Bytes,
+    /// Write operations.
+    pub writes: u64,
+    /// Written.
+    pub written: Bytes,
+    /// How long there was at least one operation on its way.
+    pub busy: Duration,
+    /// Time spent on their way by all operations together.
+    pub waited: Duration,
+}
+
+/// How long threads were held up: "some" is that at least one was, "full" that no other could use
+/// the time either. `None` when the kernel was built or started without.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// For want of a processor.
+    pub cpu_some: Option<Duration>,
+    /// For want of memory.
+    pub memory_some: Option<Duration>,
+    /// The same, everybody.
+    pub memory_full: Option<Duration>,
+    /// For want of a disk.
+    pub io_some: Option<Duration>,
+    /// The same, everybody.
+    pub io_full: Option<Duration>,
+}
+
+/// Received packets on their way to the protocol, all processors together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backlog {
+    /// Handled.
+    pub processed: u64,
+    /// Thrown away, the queue being full (`net.core.netdev_max_backlog`).
+    pub dropped: u64,
+    /// How often time or budget ran out with packets still waiting.
+    pub squeezed: u64,
+}
+
+/// Reads the machine. The files stay open in between.
+#[derive(Debug)]
+pub struct SystemProbe {
+    stat: KernelFile,
+    softirqs: Option<KernelFile>,
+    vmstat: Option<KernelFile>,
+    meminfo: Option<KernelFile>,
+    diskstats: Option<KernelFile>,
+    loadavg: Option<KernelFile>,
+    softnet: Option<KernelFile>,
+    /// Of cpu, memory and io.
+    pressure: [Option<KernelFile>; 3],
+}
+
+impl SystemProbe {
+    /// Opens what this kernel offers. Fails when there is no `/proc/stat`.
+    pub fn open() -> Result<SystemProbe> {
+        Ok(SystemProbe {
+            stat: KernelFile::open("/proc/stat")?,
+            softirqs: KernelFile::open_if_there("/proc/softirqs"),
+            vmstat: KernelFile::open_if_there("/proc/vmstat"),
+            meminfo: KernelFile::open_if_there("/proc/meminfo"),
+            diskstats: KernelFile::open_if_there("/proc/diskstats"),
+            loadavg: KernelFile::open_if_there("/proc/loadavg"),
+            softnet: KernelFile::open_if_there("/proc/thread-self/net/softnet_stat"),
+            pressure: ["cpu", "memory", "io"]
+                .map(|kind| KernelFile::open_if_there(&format!("/proc/pressure/{kind}"))),
+        })
+    }
+
+    /// The machine now.
+    pub fn read(&mut self) -> System {
+        let mut system = System::default();
+        system.take_stat(self.stat.read().unwrap_or_default());
+        system.softirqs = parse_softirqs(text(&mut self.softirqs));
+        system.paging = Paging::parse(text(&mut self.vmstat));
+        let meminfo = text(&mut self.meminfo);
+        let memory = |key| value_of_meminfo(meminfo, key);
+        system.page_cache = memory("Cached");
+        system.available = memory("MemAvailable");
+        system.disks = parse_disks(text(&mut self.diskstats));
+        let [cpu, memory, io] = &mut self.pressure;
+        system.pressure = Pressure::parse(text(cpu), text(memory), text(io));
+        let load = text(&mut self.loadavg).split(' ').next();
+        system.load = load.and_then(|load| load.parse().ok());
+        system.backlog = Backlog::parse(text(&mut self.softnet));
+        system
+    }
+}
+
+impl System {
+    /// Reads the machine once.
+    pub fn read() -> Result<System> {
+        Ok(SystemProbe::open()?.read())
+    }
+
+    /// What was counted since an earlier reading. What is a state and no count (`runnable`,
+    /// `blocked`, `page_cache`, `available`, `load`) is as it is in `self`.
+    pub fn since(&self, earlier: &System) -> System {
+        let each = |(number, now): (&u32, &ProcessorTimes)| {
+            let then = earlier.each_processor.get(number)?;
+            Some((*number, now.since(then)))
+        };
+        let softirq = |(kind, now): (&String, &u64)| {
+            let then = earlier.softirqs.get(kind).copied();
+            Some((kind.clone(), counted(Some(*now), then)?))
+        };
+        // A disk without traffic so far was left out.
+        let disk = |(name, now): (&String, &Disk)| {
+            let then = earlier.disks.get(name).copied().unwrap_or_default();
+            Some((name.clone(), now.since(&then)?))
+        };
+        System {
+            processors: self
+                .processors
+                .zip(earlier.processors)
+                .map(|(now, then)| now.since(&then)),
+            each_processor: self.each_processor.iter().filter_map(each).collect(),
+            interrupts: counted(self.interrupts, earlier.interrupts),
+            softirqs: self.softirqs.iter().filter_map(softirq).collect(),
+            context_switches: counted(self.context_switches, earlier.context_switches),
+            forks: counted(self.forks, earlier.forks),
+            runnable: self.runnable,
+            blocked: self.blocked,
+            paging: self.paging.since(&earlier.paging),
+            page_cache: self.page_cache,
+            available: self.available,
+            disks: self.disks.iter().filter_map(disk).collect(),
+            pressure: self.pressure.since(&earlier.pressure),
+            load: self.load,
+            backlog: self
+                .backlog
+                .zip(earlier.backlog)
+                .and_then(|(now, then)| now.since(&then)),
+        }
+    }
+
+    fn take_stat(&mut self, stat: &str) {
+        for line in stat.lines() {
+            let Some((key, rest)) = line.split_once(' ') else {
+                continue;
+            };
+            // The rest of `intr` is a number for each line of the interrupt controller.
+            let number = || rest.split(' ').next()?.parse().ok();
+            match key {
+                "cpu" => self.processors = ProcessorTimes::parse(rest),
+                "intr" => self.interrupts = number(),
+                "ctxt" => self.context_switches = number(),
+                "processes" => self.forks = number(),
+                "procs_running" => self.runnable = number(),
+                "procs_blocked" => self.blocked = number(),
+                _ => {
+                    let processor = key.strip_prefix("cpu").and_then(|n| n.parse().ok());
+                    if let (Some(n), Some(times)) = (processor, ProcessorTimes::parse(rest)) {
+                        self.each_processor.insert(n, times);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Paging {
+    fn parse(vmstat: &str) -> Paging {
+        // These two are in KiB, whatever the size of a page.
+        let kibibytes = |key| value(vmstat, key).map(|kibibytes| Bytes(kibibytes * 1024));
+        Paging {
+            paged_in: kibibytes("pgpgin"),
+            paged_out: kibibytes("pgpgout"),
+            swapped_in: value(vmstat, "pswpin"),
+            swapped_out: value(vmstat, "pswpout"),
+            faults: value(vmstat, "pgfault"),
+            major_faults: value(vmstat, "pgmajfault"),
+            // One counter until 5.8.
+            file_refaults: value(vmstat, "workingset_refault_file")
+                .or_else(|| value(vmstat, "workingset_refault")),
+        }
+    }
+
+    fn since(&self, earlier: &Paging) -> Paging {
+        let bytes = |now: Option<Bytes>, then: Option<Bytes>| {
+            counted(now.map(|b| b.0), then.map(|b| b.0)).map(Bytes)
+        };
+        Paging {
+            paged_in: bytes(self.paged_in, earlier.paged_in),
+            paged_out: bytes(self.paged_out, earlier.paged_out),
+            swapped_in: counted(self.swapped_in, earlier.swapped_in),
+            swapped_out: counted(self.swapped_out, earlier.swapped_out),
+            faults: counted(self.faults, earlier.faults),
+            major_faults: counted(self.major_faults, earlier.major_faults),
+            file_refaults: counted(self.file_refaults, earlier.file_refaults),
+        }
+    }
+}
+
+impl Disk {
+    fn since(&self, earlier: &Disk) -> Option<Disk> {
+        Some(Disk {
+            reads: self.reads.checked_sub(earlier.reads)?,
+            read: Bytes(self.read.0.checked_sub(earlier.read.0)?),
+            writes: self.writes.checked_sub(earlier.writes)?,
+            written: Bytes(self.written.0.checked_sub(earlier.written.0)?),
+            busy: self.busy.checked_sub(earlier.busy)?,
+            waited: self.waited.checked_sub(earlier.waited)?,
+        })
+    }
+}
+
+impl Pressure {
+    fn parse(cpu: &str, memory: &str, io: &str) -> Pressure {
+        let total = |text: &str, kind: &str| {
+            let line = text.lines().find(|line| line.starts_with(kind))?;
+            let word = line.split(' ').find_map(|w| w.strip_prefix("total="))?;
+            word.parse().ok().map(Duration::from_micros)
+        };
+        Pressure {
+            cpu_some: total(cpu, "some "),
+            memory_some: total(memory, "some "),
+            memory_full: total(memory, "full "),
+            io_some: total(io, "some "),
+            io_full: total(io, "full "),
+        }
+    }
+
+    fn since(&self, earlier: &Pressure) -> Pressure {
+        let time = |now: Option<Duration>, then: Option<Duration>| now?.checked_sub(then?);
+        Pressure {
+            cpu_some: time(self.cpu_some, earlier.cpu_some),
+            memory_some: time(self.memory_some, earlier.memory_some),
+            memory_full: time(self.memory_full, earlier.memory_full),
+            io_some: time(self.io_some, earlier.io_some),
+            io_full: time(self.io_full, earlier.io_full),
+        }
+    }
+}
+
+impl Backlog {
+    /// A line for each processor, numbers in hexadecimal: processed, dropped, squeezed, …
+    fn parse(softnet: &str) -> Option<Backlog> {
+        let mut sum = Backlog::default();
+        for line in softnet.lines() {
+            let mut numbers = line.split(' ').map(|n| u64::from_str_radix(n, 16).ok());
+            sum.processed += numbers.next()??;
+            sum.dropped += numbers.next()??;
+            sum.squeezed += numbers.next()??;
+        }
+        (!softnet.is_empty()).then_some(sum)
+    }
+
+    /// Each processor's counters have 32 bits; when one has begun anew nothing is said.
+    fn since(&self, earlier: &Backlog) -> Option<Backlog> {
+        Some(Backlog {
+            processed: self.processed.checked_sub(earlier.processed)?,
+            dropped: self.dropped.checked_sub(earlier.dropped)?,
+            squeezed: self.squeezed.checked_sub(earlier.squeezed)?,
+        })
+    }
+}
+
+/// Lines like `      NET_RX:    1496666    1191435`, under a line that names the processors.
+fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
+    text.lines()
+        .filter_map(|line| {
+            let (kind, numbers) = line.split_once(':')?;
+            let numbers = numbers.split_whitespace().map(|n| n.parse::<u64>().ok());
+            Some((kind.trim().to_owned(), numbers.sum::<Option<u64>>()?))
+        })
+        .collect()
+}
+
+/// Lines like `254 0 vda reads merged sectors ms writes merged sectors ms underway ms ms …`.
+/// Later kernels append more; before 2.6.25 partitions had four numbers only.
+fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
+    let mut disks: BTreeMap<String, Disk> = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace().skip(2);
+        let Some(name) = words.next() else { continue };
+        let numbers: Option<Vec<u64>> = words.take(11).map(|n| n.parse().ok()).collect();
+        let Some(n) = numbers.filter(|n| n.len() == 11) else {
+            continue;
+        };
+        // Sectors are of 512 octets here, whatever the disk's own.
+        let disk = Disk {
+            reads: n[0],
+            read: Bytes(n[2] * 512),
+            writes: n[4],
+            written: Bytes(n[6] * 512),
+            busy: Duration::from_millis(n[9]),
+            waited: Duration::from_millis(n[10]),
+        };
+        // A partition comes right after its disk, and is counted there.
+        let part_of = |whole: &String| {
+            let rest = name.strip_prefix(whole.as_str());
+            let rest = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));
+            rest.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+                && !whole.starts_with("dm-")
+                && !whole.starts_with("loop")
+                && !whole.starts_with("ram")
+                && !whole.starts_with("zram")
+        };
+        if disk != Disk::default() && !disks.keys().any(part_of) {
+            disks.insert(name.to_owned(), disk);
+        }
+    }
+    disks
+}
+
+fn value_of_meminfo(meminfo: &str, key: &str) -> Option<Bytes> {
+    value(meminfo, key).map(|kibibytes| Bytes(kibibytes * 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "\
+        cpu  1079065 98261 205745 997493 6135 7 3954 5033 10 0\n\
+        cpu0 526894 46276 100270 518646 1392 3 1496 2423 0 0\n\
+        cpu1 552171 51984 105475 478846 4742 4 2457 2610 10 0\n\
+        intr 17455373 0 0 9 0\nctxt 28283\nbtime 1700000000\nprocesses 97\n\
+        procs_running 3\nprocs_blocked 1\nsoftirq 99 0 1\n";
+
+    #[test]
+    fn processor_time_adds_up() {
+        let mut system = System::default();
+        system.take_stat(STAT);
+        let all = system.processors.unwrap();
+        assert_eq!(all.user, Duration::from_millis(10_790_650));
+        assert_eq!(all.softirq, Duration::from_millis(39_540));
+        assert_eq!(all.steal, Some(Duration::from_millis(50_330)));
+        assert_eq!(
+            all.kernel(),
+            Duration::from_millis((205_745 + 7 + 3954) * 10)
+        );
+        let ticks = 1_079_065 + 98_261 + 205_745 + 997_493 + 6135 + 7 + 3954 + 5033;
+        assert_eq!(all.total(), Duration::from_millis(ticks * 10));
+        assert_eq!(system.each_processor.len(), 2);
+        assert_eq!(system.interrupts, Some(17_455_373));
+        assert_eq!(system.context_switches, Some(28_283));
+        assert_eq!((system.runnable, system.blocked), (Some(3), Some(1)));
+        assert_eq!(system.forks, Some(97));
+        let mut later = System::default();
+        later.take_stat(&STAT.replace("cpu  1079065", "cpu  1079165"));
+        let step = later.since(&system).processors.unwrap();
+        assert_eq!(step.busy(), Duration::from_secs(1));
+        assert_eq!(step.share(step.user), Some(1.0));
+        assert_eq!(all.since(&all).share(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn old_kernels_say_less_and_that_is_not_zero() {
+        let mut system = System::default();
+        system.take_stat("cpu  1 2 3 4 5 6 7\nctxt 5\n");
+        let times = system.processors.unwrap();
+        assert_eq!(times.steal, None);
+        assert_eq!(system.interrupts, None);
+        system.take_stat("cpu  1 2\n");
+        assert_eq!(system.processors, None);
+        assert_eq!(Paging::parse("nr_free_pages 5\n"), Paging::default());
+        assert_eq!(Pressure::parse("", "", ""), Pressure::default());
+        assert_eq!(Backlog::parse(""), None);
+        let refaults = Paging::parse("workingset_refault 3\n").file_refaults;
+        assert_eq!(refaults, Some(3));
+    }
+
+    #[test]
+    fn paging_and_pressure() {
+        let paging = Paging::parse(
+            "pgpgin 10\npgpgout 20\npswpin 1\npswpout 2\npgfault 300\npgmajfault 4\n\
+             workingset_refault_anon 0\nworkingset_refault_file 7\n",
+        );
+        assert_eq!(paging.paged_in, Some(Bytes(10_240)));
+        assert_eq!(paging.major_faults, Some(4));
+        assert_eq!(paging.file_refaults, Some(7));
+        let cpu = "some avg10=6.25 avg60=2.84 avg300=1.18 total=3659325792\n\
+                   full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        let pressure = Pressure::parse(cpu, cpu, "some avg10=0.00 total=5\n");
+        assert_eq!(
+            pressure.cpu_some,
+            Some(Duration::from_micros(3_659_325_792))
+        );
+        assert_eq!(pressure.memory_full, Some(Duration::ZERO));
+        assert_eq!(
+            (pressure.io_some, pressure.io_full),
+            (Some(Duration::from_micros(5)), None)
+        );
+        assert_eq!(pressure.since(&pressure).io_full, None);
+    }
+
+    #[test]
+    fn softirqs_are_summed_over_processors() {
+        let text = "                    CPU0       CPU1       \n\
+                    \x20         HI:          0          1\n\
+                    \x20     NET_RX:    1496666    1191435\n";
+        let found = parse_softirqs(text);
+        assert_eq!(found["NET_RX"], 2_688_101);
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn partitions_are_counted_with_their_disk() {
+        let text = "   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
+             8       0 sda 100 5 2000 30 50 2 400 10 0 35 40\n\
+             8       1 sda1 90 5 1900 29 50 2 400 10 0 34 39\n\
+             259     0 nvme0n1 7 0 80 3 1 0 8 1 0 4 4 0 0 0 0 2 1\n\
+             259     1 nvme0n1p1 7 0 80 3 1 0 8 1 0 4 4 0 0 0 0 2 1\n\
+             253     1 dm-1 1 0 8 1 0 0 0 0 0 1 1\n\
+             253    10 dm-10 2 0 16 1 0 0 0 0 0 1 1\n\
+             3       1 hda1 5 40 6 48\n";
+        let disks = parse_disks(text);
+        let names: Vec<&str> = disks.keys().map(String::as_str).collect();
+        assert_eq!(names, ["dm-1", "dm-10", "nvme0n1", "sda"]);
+        let disk = disks["sda"];
+        assert_eq!((disk.reads, disk.read), (100, Bytes(1_024_000)));
+        assert_eq!((disk.writes, disk.written), (50, Bytes(204_800)));
+        assert_eq!(disk.busy, Duration::from_millis(35));
+        assert_eq!(disk.waited, Duration::from_millis(40));
+    }
+
+    #[test]
+    fn the_backlog_is_in_hexadecimal_and_overflows() {
+        let text = "00a896b0 00000000 00000001 0 0\n009800ff 00000002 00000000 0 0\n";
+        let backlog = Backlog::parse(text).unwrap();
+        assert_eq!(backlog.processed, 0xa8_96b0 + 0x98_00ff);
+        assert_eq!((backlog.dropped, backlog.squeezed), (2, 1));
+        let begun_anew = Backlog::default();
+        assert_eq!(begun_anew.since(&backlog), None);
+    }
+
+    #[test]
+    fn this_machine_says_something_about_everything_it_must() {
+        let mut probe = SystemProbe::open().unwrap();
+        let before = probe.read();
+        let after = probe.read();
+        let step = after.since(&before);
+        assert!(before.processors.unwrap().total() > Duration::ZERO);
+        assert!(!before.each_processor.is_empty());
+        assert!(step.interrupts.is_some() && step.context_switches.is_some());
+        assert!(step.paging.paged_in.is_some() && step.paging.major_faults.is_some());
+        assert!(before.softirqs.contains_key("NET_RX"));
+        assert!(before.backlog.is_some() && before.load.is_some());
+        assert!(before.available.unwrap() > Bytes(0));
+    }
+}

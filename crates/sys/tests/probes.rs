@@ -1,0 +1,275 @@
+//! Probes against what is known to be true: descriptors and sockets that were opened, memory that
+//! was written, processor time that `wait4` reports. Those on namespaces need root or a user
+//! namespace; without either they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a
+//! failure.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use fathometer_sys::Namespace;
+use fathometer_sys::clock::Clock;
+use fathometer_sys::probe::{
+    Detail, NetworkProbe, Plan, ProcessTree, Sampler, SocketTable, SystemProbe, charging,
+};
+
+fn namespace() -> Option<Namespace> {
+    match Namespace::new() {
+        Ok(namespace) => Some(namespace),
+        Err(error) => {
+            let required = std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1");
+            assert!(!required, "the lab is required: {error}");
+            eprintln!("SKIPPED, no lab on this machine: {error}");
+            None
+        }
+    }
+}
+
+/// A shell that works, says so, and ends when its input does.
+fn worker(script: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    (child, output)
+}
+
+/// Lets a worker end, and returns what it and all its descendants had used.
+fn used(mut child: Child) -> Duration {
+    drop(child.stdin.take());
+    // SAFETY: plain data, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let pid = child.id() as i32;
+    // SAFETY: our own child, and a variable that outlives the call.
+    let reaped = unsafe { libc::wait4(pid, std::ptr::null_mut(), 0, &raw mut usage) };
+    assert_eq!(reaped, pid);
+    let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[test]
+fn processor_time_of_a_tree_is_what_wait4_says_afterwards() {
+    // Two loops in children that have ended, one in the shell itself.
+    let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let script = format!("({busy}); ({busy}) & wait; {busy}; echo ready; read line");
+    let (child, _output) = worker(&script);
+    let tree = ProcessTree::read(child.id(), Detail::default()).unwrap();
+    let truth = used(child);
+    assert!(tree.settled);
+    assert_eq!(tree.processes, 1);
+    assert!(truth > Duration::from_millis(30), "{truth:?}");
+    // Ended children are counted in ticks; the shell has a little left to do, to end.
+    let slack = Duration::from_millis(20).max(truth / 20);
+    assert!(tree.cpu.abs_diff(truth) <= slack, "{tree:?} {truth:?}");
+    let split = tree.user + tree.system;
+    let slack = Duration::from_millis(40).max(truth / 20);
+    assert!(split.abs_diff(truth) <= slack, "{tree:?} {truth:?}");
+    println!("{:?} read, {truth:?} used", tree.cpu);
+}
+
+#[test]
+fn a_tree_is_all_its_processes_threads_descriptors_and_memory() {
+    let (child, _output) =
+        worker("exec 7</dev/null 8</dev/null; sleep 1000 & echo ready; read x; kill $!");
+    let detail = Detail {
+        switches: true,
+        proportional: true,
+    };
+    let tree = ProcessTree::read(child.id(), detail).unwrap();
+    let shell = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+    let in_shell = shell.count() as u64;
+    used(child);
+    assert!(in_shell >= 5);
+    assert_eq!((tree.processes, tree.threads), (2, 2));
+    // The sleeper has inherited them all.
+    assert_eq!(tree.descriptors, Some(2 * in_shell));
+    let proportional = tree.proportional.unwrap();
+    assert!(Bytes(0) < proportional && proportional <= tree.resident + Bytes(1 << 20));
+    // The shell waits for its input, and has waited for nobody else.
+    assert!(tree.voluntary_switches.unwrap() >= 1, "{tree:?}");
+    assert!(tree.minor_faults > 0);
+    assert!(tree.read.is_some() && tree.written.is_some());
+
+    let here = std::process::id();
+    let before = ProcessTree::read(here, detail).unwrap();
+    let memory = vec![1u8; 64 << 20];
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || stopped.recv());
+    let after = ProcessTree::read(here, detail).unwrap();
+    std::hint::black_box(&memory);
+    drop(stop);
+    thread.join().unwrap().unwrap_err();
+    let step = after.since(&before);
+    assert!(after.resident >= before.resident + Bytes(60 << 20));
+    assert!(after.proportional.unwrap() >= before.proportional.unwrap() + Bytes(60 << 20));
+    assert!(step.minor_faults > 0 && step.cpu > Duration::ZERO);
+}
+
+#[test]
+fn what_a_program_writes_to_disk_is_its_own() {
+    let file = format!(
+        "{}/written-{}",
+        env!("CARGO_TARGET_TMPDIR"),
+        std::process::id()
+    );
+    let script = format!("dd if=/dev/zero of='{file}' bs=4096 count=256 2>&-; echo ready; read x");
+    let (child, _output) = worker(&script);
+    let tree = ProcessTree::read(child.id(), Detail::default()).unwrap();
+    used(child);
+    std::fs::remove_file(&file).unwrap();
+    // dd has ended; its parent keeps the account. The file system has a little to write as well.
+    let written = tree.written.unwrap();
+    let wanted = Bytes(256 * 4096);
+    assert!(wanted <= written && written < wanted + wanted, "{written}");
+}
+
+#[test]
+fn sockets_are_counted_by_state_and_namespace() {
+    let Some(namespace) = namespace() else {
+        return;
+    };
+    let mut probe = NetworkProbe::open(&namespace).unwrap();
+    let before = probe.read();
+    assert_eq!(probe.table().unwrap(), SocketTable::default());
+    let (listener, mut pairs) = namespace
+        .run(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let pair = |_| {
+                let client = TcpStream::connect(address).unwrap();
+                (client, listener.accept().unwrap().0)
+            };
+            let pairs: Vec<(TcpStream, TcpStream)> = (0..8).map(pair).collect();
+            (listener, pairs)
+        })
+        .unwrap();
+    let table = probe.table().unwrap();
+    assert_eq!((table.established, table.listening), (16, 1));
+    assert_eq!((table.time_wait, table.unread), (0, Bytes(0)));
+    let step = probe.read().since(&before);
+    assert_eq!(
+        (step.tcp.active_opens, step.tcp.passive_opens),
+        (Some(8), Some(8))
+    );
+    assert_eq!(step.tcp.established, Some(16));
+    // SYN, SYN-ACK and ACK of each.
+    assert_eq!(
+        (step.tcp.segments_in, step.tcp.segments_out),
+        (Some(24), Some(24))
+    );
+    assert_eq!(
+        (step.tcp.retransmitted, step.tcp.listen_drops),
+        (Some(0), Some(0))
+    );
+    assert_eq!(step.sockets.tcp_in_use, Some(17));
+
+    // Nobody reads this: the kernel holds it.
+    pairs[0].0.write_all(&[7; 10_000]).unwrap();
+    let table = probe.table().unwrap();
+    assert_eq!(table.unread, Bytes(10_000));
+    assert!(table.receive_memory > Bytes(10_000), "{table:?}");
+    // The rest of what is held is overhead.
+    assert!(table.receive_memory < Bytes(100_000), "{table:?}");
+
+    // Four connections are closed by the client first, and one of them by the server too.
+    for (client, server) in &mut pairs[4..] {
+        client.shutdown(std::net::Shutdown::Both).unwrap();
+        assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
+    }
+    pairs.pop();
+    let table = probe.table().unwrap();
+    // Whether the server's side has acknowledged the end yet is up to its timers.
+    let half_closed = table.fin_wait_1 + table.fin_wait_2;
+    assert_eq!((half_closed, table.close_wait), (3, 3), "{table:?}");
+    assert_eq!((table.time_wait, table.established), (1, 8), "{table:?}");
+    assert_eq!(probe.read().sockets.time_wait, Some(1));
+
+    // Connections that nobody accepts.
+    let address = listener.local_addr().unwrap();
+    let waiting = namespace.run(|| [(); 3].map(|()| TcpStream::connect(address).unwrap()));
+    let table = probe.table().unwrap();
+    assert_eq!(table.to_be_accepted, 3);
+    drop(waiting);
+}
+
+#[test]
+fn connections_that_a_listener_turned_away_are_counted() {
+    let Some(namespace) = namespace() else {
+        return;
+    };
+    let mut probe = NetworkProbe::open(&namespace).unwrap();
+    let before = probe.read();
+    let held = namespace
+        .run(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            // SAFETY: a call on an open socket.
+            let done = unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 1) };
+            assert_eq!(done, 0);
+            let address = listener.local_addr().unwrap();
+            // A queue of 1 holds 2. The third is not answered.
+            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(50));
+            let held = [connect().unwrap(), connect().unwrap()];
+            connect().unwrap_err();
+            (listener, held)
+        })
+        .unwrap();
+    let step = probe.read().since(&before);
+    assert!(step.tcp.listen_overflows.unwrap() >= 1, "{step:?}");
+    assert!(step.tcp.listen_drops.unwrap() >= 1, "{step:?}");
+    assert_eq!(probe.table().unwrap().to_be_accepted, 2);
+    drop(held);
+}
+
+#[test]
+fn received_packets_are_softirqs_of_the_machine() {
+    let Some(namespace) = namespace() else {
+        return;
+    };
+    let mut probe = SystemProbe::open().unwrap();
+    let before = probe.read();
+    namespace
+        .run(|| {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(socket.local_addr().unwrap()).unwrap();
+            for _ in 0..1000 {
+                socket.send(b"x").unwrap();
+                socket.recv(&mut [0]).unwrap();
+            }
+        })
+        .unwrap();
+    let step = probe.read().since(&before);
+    // One softirq may take several packets, but none of these was sent before the last was read.
+    assert!(step.softirqs["NET_RX"] >= 1000, "{:?}", step.softirqs);
+    assert!(step.backlog.unwrap().processed >= 1000, "{step:?}");
+}
+
+#[test]
+fn a_sampler_costs_little_and_says_what() {
+    let (child, _output) = worker("echo ready; read x");
+    let plan = Plan {
+        period: Duration::from_millis(20),
+        dear_every: 1,
+        trees: vec![("shell".to_owned(), child.id())],
+        ..Plan::default()
+    };
+    let sampler = Sampler::start(Clock::start(), plan).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let samples = sampler.stop();
+    used(child);
+    let each = samples.cost.cpu / samples.cost.readings as u32;
+    println!(
+        "{:?}, {each:?} each; charging: {:?}",
+        samples.cost,
+        charging().unwrap()
+    );
+    // Processor time, not the wall clock: no neighbour can make it longer by much.
+    assert!(each < Duration::from_millis(3), "{:?}", samples.cost);
+}
