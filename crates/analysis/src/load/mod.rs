@@ -15,12 +15,30 @@
 //!
 //! *planned* is the plan's instant; *due* is when the exchange was planned and a connection was free
 //! for it: until then the server is to blame, from then on the generator.
+//!
+//! - [`screen`]: for people, when a test has ended; [`webstone`]: in that benchmark's words
+//! - [`Summary`]: for programs, as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]:
+//!   the same in others' formats
+//! - [`Slo`]: promises, and whether they were kept
 
+pub mod csv;
 mod distribution;
+mod failures;
+pub mod hdr;
+mod phases;
+pub mod prometheus;
+mod quantity;
+mod rates;
 mod result;
+pub mod screen;
+pub mod slo;
+pub mod summary;
+pub mod webstone;
 
 pub use distribution::Distribution;
 pub use result::{
     Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup, TargetCount,
     Window, WorkerHealth,
 };
+pub use slo::{Slo, SloError, Verdict};
+pub use summary::Summary;

@@ -1,0 +1,246 @@
+//! The measured window in Prometheus' text exposition format 0.0.4, for a textfile collector or a push
+//! gateway.
+//!
+//! Counters and histograms are of this one test: a later test starts anew, so the series want a
+//! label that tells tests apart (the collector's job or grouping key). What was asked of whom is in
+//! `fathometer_load_info`.
+
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use super::{Distribution, LoadResult, failures, phases, rates};
+
+/// Upper bounds of the histograms' buckets, in seconds: 1, 2.5 and 5 in every decade from 10 µs to
+/// 100 s.
+const BOUNDS: [&str; 22] = [
+    "0.00001", "0.000025", "0.00005", "0.0001", "0.00025", "0.0005", "0.001", "0.0025", "0.005",
+    "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "25", "50", "100",
+];
+
+/// The exposition.
+pub fn render(result: &LoadResult) -> String {
+    let (setup, window) = (&result.setup, &result.measured);
+    let (counts, octets) = (&window.counts, &window.octets);
+    let mut out = Exposition::default();
+
+    out.family("info", "gauge", "What was asked of whom.");
+    out.sample(
+        "info",
+        &[
+            ("url", &setup.url),
+            ("workload", &setup.workload),
+            ("policy", &setup.policy),
+            ("seed", &setup.seed.to_string()),
+            ("version", &setup.version),
+        ],
+        1,
+    );
+    out.gauge(
+        "valid",
+        "Whether the figures may be believed: 1, or 0 when the result is INVALID.",
+        u8::from(result.validity.is_valid()),
+    );
+    out.gauge(
+        "start_time_seconds",
+        "Start of the test since the Unix epoch.",
+        setup.started,
+    );
+    out.gauge(
+        "measured_seconds",
+        "Length of the measured window.",
+        window.duration.as_secs_f64(),
+    );
+
+    out.counter("planned", "Exchanges the plan asked for.", counts.planned);
+    out.counter(
+        "sent",
+        "Exchanges whose request was handed to the transport.",
+        counts.sent,
+    );
+    out.family(
+        "responses_total",
+        "counter",
+        "Responses that came whole, by status code.",
+    );
+    for (status, count) in &counts.statuses {
+        out.sample("responses_total", &[("code", &status.to_string())], count);
+    }
+    out.family(
+        "failures_total",
+        "counter",
+        "Exchanges that failed, by reason.",
+    );
+    for (failure, count) in &counts.failures {
+        let reason = failures::name(*failure);
+        out.sample("failures_total", &[("reason", reason)], count);
+    }
+    out.counter(
+        "unfinished",
+        "Exchanges neither completed nor failed when the drain was over.",
+        counts.unfinished,
+    );
+    out.counter(
+        "wrong_size",
+        "Responses whose content had another length than planned.",
+        counts.wrong_size,
+    );
+    out.counter(
+        "retried",
+        "Requests made once more because their connection ended before any answer.",
+        counts.retried,
+    );
+    out.counter("connects", "Connections asked for.", counts.connects);
+    out.family(
+        "connect_failures_total",
+        "counter",
+        "Connections that could not be established, by reason.",
+    );
+    for (failure, count) in &counts.connect_failures {
+        let reason = failures::name(*failure);
+        out.sample("connect_failures_total", &[("reason", reason)], count);
+    }
+    out.family("bytes_total", "counter", "Octets above TCP.");
+    for (direction, part, bytes) in [
+        ("request", "head", octets.request_heads),
+        ("request", "body", octets.request_bodies),
+        ("response", "head", octets.response_heads),
+        ("response", "body", octets.response_bodies),
+    ] {
+        let labels = [("direction", direction), ("part", part)];
+        out.sample("bytes_total", &labels, bytes.0);
+    }
+
+    out.rate(
+        "offered_per_second",
+        "Exchanges planned a second.",
+        rates::offered(window),
+    );
+    out.rate(
+        "achieved_per_second",
+        "Exchanges completed a second.",
+        rates::achieved(window),
+    );
+    out.rate(
+        "goodput_bytes_per_second",
+        "Useful content a second.",
+        rates::goodput(window),
+    );
+    out.rate(
+        "littles_load_factor",
+        "Sum of corrected response times over the measured time.",
+        rates::load_factor(window),
+    );
+
+    out.family(
+        "phase_seconds",
+        "histogram",
+        "How long each phase of an exchange took; bounds are kept to 3 significant digits.",
+    );
+    for (phase, times) in phases::of(&window.latency) {
+        if !times.is_empty() {
+            out.histogram("phase_seconds", phase, times);
+        }
+    }
+
+    let generator = &result.generator;
+    out.family(
+        "generator_cpu_seconds_total",
+        "counter",
+        "Processor time of the generator.",
+    );
+    for (mode, time) in [
+        ("user", generator.cpu_user),
+        ("system", generator.cpu_system),
+    ] {
+        out.sample(
+            "generator_cpu_seconds_total",
+            &[("mode", mode)],
+            time.as_secs_f64(),
+        );
+    }
+    out.family(
+        "generator_thread_busy_ratio",
+        "gauge",
+        "Share of the window that a thread was not waiting.",
+    );
+    for (thread, worker) in generator.workers.iter().enumerate() {
+        out.sample(
+            "generator_thread_busy_ratio",
+            &[("thread", &thread.to_string())],
+            worker.busy,
+        );
+    }
+    out.gauge(
+        "generator_peak_memory_bytes",
+        "The most memory the generator held.",
+        generator.peak_memory.0,
+    );
+    out.text
+}
+
+#[derive(Default)]
+struct Exposition {
+    text: String,
+}
+
+impl Exposition {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP fathometer_load_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE fathometer_load_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = match labels.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", labels.join(",")),
+        };
+        let _ = writeln!(self.text, "fathometer_load_{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    fn rate(&mut self, name: &str, help: &str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.gauge(name, help, value);
+        }
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        let name = format!("{name}_total");
+        self.family(&name, "counter", help);
+        self.sample(&name, &[], value);
+    }
+
+    fn histogram(&mut self, name: &str, phase: &str, times: &Distribution) {
+        let bucket = format!("{name}_bucket");
+        for bound in BOUNDS {
+            let seconds: f64 = bound.parse().expect("bounds are numbers");
+            let nanos = Duration::from_secs_f64(seconds).as_nanos() as u64;
+            let count = match times.max() {
+                // The extremes are exact where the histogram is not.
+                Some(max) if max.as_nanos() as u64 <= nanos => times.count(),
+                _ => times.histogram().count_between(0, nanos),
+            };
+            self.sample(&bucket, &[("phase", phase), ("le", bound)], count);
+        }
+        self.sample(&bucket, &[("phase", phase), ("le", "+Inf")], times.count());
+        let of_phase = [("phase", phase)];
+        let sum = times.sum().as_secs_f64();
+        self.sample(&format!("{name}_sum"), &of_phase, sum);
+        self.sample(&format!("{name}_count"), &of_phase, times.count());
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

@@ -1,0 +1,117 @@
+//! Quantities as people read them.
+
+use std::time::Duration;
+
+/// `712 µs`, `1.40 s`, `0.085 µs`: three significant digits.
+pub(super) fn time(time: Duration) -> String {
+    seconds(time.as_secs_f64())
+}
+
+/// A time in seconds, three significant digits.
+pub(super) fn seconds(seconds: f64) -> String {
+    // A unit begins where the one before it would be rounded to its thousand.
+    let (value, unit) = match seconds {
+        small if small < 999.5e-6 => (small * 1e6, "µs"),
+        middle if middle < 999.5e-3 => (middle * 1e3, "ms"),
+        long => (long, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// Three significant digits, and all of those before the point.
+pub(super) fn three_digits(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    match size {
+        small if small < 0.000_999_5 => format!("{value:.2e}"),
+        small if small < 0.099_95 => format!("{value:.4}"),
+        small if small < 0.999_5 => format!("{value:.3}"),
+        small if small < 9.995 => format!("{value:.2}"),
+        middle if middle < 99.95 => format!("{value:.1}"),
+        large => {
+            let digits = count(large.round() as u64);
+            if value < 0.0 {
+                format!("-{digits}")
+            } else {
+                digits
+            }
+        }
+    }
+}
+
+/// `1 234 567`.
+pub(super) fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 exchange`, `2 exchanges`.
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
+/// `12.3 MB`, by thousands; below a kilobyte exact.
+pub(super) fn octets(octets: f64) -> String {
+    let (value, unit) = match octets {
+        small if small < 999.5 => (small, "B"),
+        middle if middle < 999.5e3 => (middle / 1e3, "kB"),
+        middle if middle < 999.5e6 => (middle / 1e6, "MB"),
+        large => (large / 1e9, "GB"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// `12.3 %`, and as many digits as it takes when it is small: `0.0012 %`.
+pub(super) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        whole if whole >= 99.95 => format!("{whole:.1} %"),
+        part => format!("{} %", three_digits(part)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_carry_to_the_next_unit() {
+        let of = |nanos: u64| time(Duration::from_nanos(nanos));
+        assert_eq!(of(0), "0 µs");
+        assert_eq!(of(1), "0.0010 µs");
+        assert_eq!(of(85), "0.0850 µs");
+        assert_eq!(of(999), "0.999 µs");
+        assert_eq!(of(12_340), "12.3 µs");
+        assert_eq!(of(999_499), "999 µs");
+        assert_eq!(of(999_500), "1.00 ms");
+        assert_eq!(of(99_960_000), "100 ms");
+        assert_eq!(of(999_600_000), "1.00 s");
+        assert_eq!(of(1_400_000_000), "1.40 s");
+        assert_eq!(of(3_600_000_000_000), "3 600 s");
+    }
+
+    #[test]
+    fn counts_are_grouped_and_shares_keep_their_digits() {
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1 000");
+        assert_eq!(count(12_345_678), "12 345 678");
+        assert_eq!(counted(1, "page"), "1 page");
+        assert_eq!(counted(0, "page"), "0 pages");
+        assert_eq!(octets(999.0), "999 B");
+        assert_eq!(octets(999_600.0), "1.00 MB");
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(0.000_012_34), "0.0012 %");
+        assert_eq!(percent(0.000_001), "1.00e-4 %");
+        assert_eq!(percent(1.0), "100.0 %");
+        assert_eq!(percent(0.999), "99.9 %");
+    }
+}

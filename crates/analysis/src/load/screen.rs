@@ -1,0 +1,502 @@
+//! What `fathometer load` prints when it ends: at most 100 columns, readable without colour.
+//!
+//! The matrix of phases has h2load's shape, with what that leaves out: corrected beside uncorrected
+//! latency, queueing apart from the generator's own lateness, connections, whole pages. Around it
+//! stands what it takes to believe it: validity first, then what came of every exchange, offered
+//! against achieved, exact octets, errors with what they mean, the generator's own cost, and every
+//! setting that nobody asked for.
+
+use super::quantity::{count, counted, octets, percent, three_digits, time};
+use super::{Distribution, LoadResult, LoopKind, Verdict, Window, failures, rates};
+use crate::civil;
+use crate::text::{Align, Grid, columns_of, hanging, wrap};
+
+pub(super) const WIDTH: usize = 100;
+/// Columns of the heads of lines that hang.
+const HEAD: usize = 14;
+/// Targets named before the rest is left to the files.
+const TARGETS: usize = 10;
+
+/// The whole screen. `promises` are the verdicts of an SLO, when there was one.
+pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
+    let mut text = heading(result);
+    if let Some(reasons) = invalid(result) {
+        text.push('\n');
+        text.push_str(&reasons);
+    }
+    text.push('\n');
+    text.push_str(&matrix(&result.measured));
+    text.push('\n');
+    text.push_str(&outcomes(&result.measured));
+    text.push_str(&errors(&result.measured));
+    text.push('\n');
+    text.push_str(&rates(result));
+    text.push('\n');
+    text.push_str(&generator(result));
+    text.push_str(&other_windows(result));
+    if result.targets.len() > 1 {
+        text.push('\n');
+        text.push_str(&targets(result));
+    }
+    text.push('\n');
+    text.push_str(&settings(result));
+    if !promises.is_empty() {
+        text.push('\n');
+        text.push_str(&promised(promises));
+    }
+    // Whoever sees only the end of a long screen sees this as well.
+    if !result.validity.is_valid() {
+        let reasons = counted(result.validity.reasons.len() as u64, "reason");
+        text.push_str(&format!("\nINVALID: {reasons}, above\n"));
+    }
+    text
+}
+
+/// Why the figures may not be believed; `None` when they may.
+pub(super) fn invalid(result: &LoadResult) -> Option<String> {
+    if result.validity.is_valid() {
+        return None;
+    }
+    let mut text = String::from("INVALID: these figures are not to be believed\n");
+    for reason in &result.validity.reasons {
+        text.push_str(&hanging("  - ", reason, WIDTH));
+    }
+    Some(text)
+}
+
+fn heading(result: &LoadResult) -> String {
+    let setup = &result.setup;
+    let users = match &setup.kind {
+        LoopKind::Closed { users } => {
+            format!("closed loop of {}", counted(u64::from(*users), "user"))
+        }
+        LoopKind::Open {
+            arrivals,
+            connections,
+            ..
+        } => {
+            let connections = counted(u64::from(*connections), "connection");
+            format!("open loop, {arrivals}, at most {connections}")
+        }
+    };
+    let mut text = hanging(
+        "",
+        &format!(
+            "{}: {}, policy {}, {users}, {}",
+            setup.url,
+            setup.workload,
+            setup.policy,
+            counted(u64::from(setup.threads), "thread"),
+        ),
+        WIDTH,
+    );
+    let mut measured = format!("measured {}", time(result.measured.duration));
+    if let Some(warm_up) = &result.warm_up {
+        measured.push_str(&format!(" after {} of warm-up", time(warm_up.duration)));
+    }
+    text.push_str(&hanging(
+        "",
+        &format!(
+            "{measured}, {}, seed {}, version {}",
+            civil::utc(setup.started),
+            setup.seed,
+            setup.version
+        ),
+        WIDTH,
+    ));
+    text
+}
+
+fn matrix(window: &Window) -> String {
+    let latency = &window.latency;
+    let mut aligns = vec![Align::Left];
+    aligns.resize(10, Align::Right);
+    // A column of room on both sides, so that units do not run into the next figure.
+    let mut grid = Grid::new(aligns, (1..10).collect());
+    let header = [
+        "", "min", "max", "median", "p95", "p99", "mean", "sd", "±sd", "count",
+    ];
+    grid.line(header.map(str::to_owned).to_vec());
+    let mut row = |name: &str, times: &Distribution| grid.line(phase(name, times));
+    row("corrected", &latency.corrected);
+    row("uncorrected", &latency.uncorrected);
+    row("queue", &latency.queue);
+    row("send lag", &latency.send_lag);
+    row("connect", &latency.connect);
+    row("first byte", &latency.first_byte);
+    row("transfer", &latency.transfer);
+    if rates::has_pages(window) {
+        row("page", &latency.page);
+    }
+    if !latency.failed.is_empty() {
+        row("failed", &latency.failed);
+    }
+    let mut text = grid.render();
+    let note = "corrected: from the instant the plan wanted the request, as a user waits; uncorrected: \
+                from its first octet, as most tools count, blind to requests that a stall held back. \
+                queue: waiting for a connection, the server's doing; send lag: the generator's own.";
+    text.push_str(&hanging("", note, WIDTH));
+    text
+}
+
+fn phase(name: &str, times: &Distribution) -> Vec<String> {
+    let figures = || {
+        Some([
+            time(times.min()?),
+            time(times.max()?),
+            time(times.quantile(0.50)?),
+            time(times.quantile(0.95)?),
+            time(times.quantile(0.99)?),
+            time(times.mean()?),
+            time(times.standard_deviation()?),
+            format!("{:.0}%", 100.0 * times.within_one_deviation()?),
+        ])
+    };
+    let mut line = vec![name.to_owned()];
+    line.extend(figures().unwrap_or_else(|| std::array::from_fn(|_| "–".to_owned())));
+    line.push(count(times.count()));
+    line
+}
+
+fn outcomes(window: &Window) -> String {
+    let counts = &window.counts;
+    let mut outcome = format!(
+        "{} planned, {} sent, {} completed, {} failed, {} unfinished",
+        count(counts.planned),
+        count(counts.sent),
+        count(counts.completed),
+        count(counts.failed()),
+        count(counts.unfinished),
+    );
+    if counts.retried > 0 {
+        outcome.push_str(&format!(", {} asked once more", count(counts.retried)));
+    }
+    let mut text = line("exchanges", &outcome);
+    if counts.wrong_size > 0 {
+        text.push_str(&line(
+            "wrong size",
+            &format!(
+                "{} of another length than planned: the server has other files, or its answers vary",
+                counted(counts.wrong_size, "response"),
+            ),
+        ));
+    }
+    if rates::has_pages(window) || counts.sessions > 0 {
+        text.push_str(&line(
+            "pages",
+            &format!(
+                "{} whole, {} with a failure; {} ended",
+                count(counts.pages),
+                count(counts.pages_failed),
+                counted(counts.sessions, "session"),
+            ),
+        ));
+    }
+    text.push_str(&line(
+        "connections",
+        &format!(
+            "{} asked for, {} established",
+            count(counts.connects),
+            count(counts.connected),
+        ),
+    ));
+    let statuses: Vec<String> = counts
+        .statuses
+        .iter()
+        .map(|(status, times)| format!("{status}: {}", count(*times)))
+        .collect();
+    let statuses = match statuses.is_empty() {
+        true => "none: no response came whole".to_owned(),
+        false => statuses.join(", "),
+    };
+    text.push_str(&line("statuses", &statuses));
+    text
+}
+
+/// Errors by class with what each means. Nothing when there are none.
+fn errors(window: &Window) -> String {
+    let counts = &window.counts;
+    let share = rates::error_share(window).unwrap_or(0.0);
+    let all = counts.errors() + counts.unfinished;
+    let mut text = match all {
+        0 => line("errors", "none"),
+        all => line(
+            "errors",
+            &format!(
+                "{} of {} ({}): failures, statuses of 400 and above, unfinished",
+                count(all),
+                counted(
+                    counts.completed + counts.failed() + counts.unfinished,
+                    "exchange"
+                ),
+                percent(share),
+            ),
+        ),
+    };
+    let mut classes: Vec<(String, u64, &str)> = counts
+        .failures
+        .iter()
+        .map(|(failure, times)| {
+            let name = failures::name(*failure).to_owned();
+            (name, *times, failures::meaning(*failure))
+        })
+        .collect();
+    let status = |least: u16, most: u16| -> u64 {
+        counts.statuses.range(least..=most).map(|(_, n)| n).sum()
+    };
+    for (name, times, meaning) in [
+        (
+            "status 4xx",
+            status(400, 499),
+            "the server holds the request for wrong",
+        ),
+        (
+            "status 5xx",
+            status(500, u16::MAX),
+            "the server could not answer",
+        ),
+        (
+            "unfinished",
+            counts.unfinished,
+            "given up when the drain was over, neither answered nor timed out",
+        ),
+    ] {
+        if times > 0 {
+            classes.push((name.to_owned(), times, meaning));
+        }
+    }
+    classes.extend(counts.connect_failures.iter().map(|(failure, times)| {
+        let name = format!("connect {}", failures::name(*failure));
+        (name, *times, failures::meaning(*failure))
+    }));
+    let columns = vec![Align::Left, Align::Right, Align::Left];
+    let mut grid = Grid::new(columns, Vec::new());
+    for (name, times, meaning) in classes {
+        grid.line(vec![format!("  {name}"), count(times), meaning.to_owned()]);
+    }
+    text.push_str(&grid.render());
+    text
+}
+
+fn rates(result: &LoadResult) -> String {
+    let window = &result.measured;
+    let (Some(offered), Some(achieved)) = (rates::offered(window), rates::achieved(window)) else {
+        return line("rates", "none: the measured window has no length");
+    };
+    let mut text = String::new();
+    match &result.setup.kind {
+        LoopKind::Closed { .. } => {
+            text.push_str(&line(
+                "achieved",
+                &format!(
+                    "{}/s (a closed loop offers what is answered)",
+                    three_digits(achieved)
+                ),
+            ));
+        }
+        LoopKind::Open { .. } => {
+            let share = match offered > 0.0 {
+                true => format!(" ({} of the offered)", percent(achieved / offered)),
+                false => String::new(),
+            };
+            text.push_str(&line("offered", &format!("{}/s", three_digits(offered))));
+            text.push_str(&line(
+                "achieved",
+                &format!("{}/s{share}", three_digits(achieved)),
+            ));
+        }
+    }
+    let per_second = |rate: Option<f64>| octets(rate.unwrap_or(0.0));
+    text.push_str(&line(
+        "goodput",
+        &format!(
+            "{}/s of useful content, in {}/s of responses ({} Mbit/s)",
+            per_second(rates::goodput(window)),
+            per_second(rates::throughput(window)),
+            three_digits(8.0 * rates::throughput(window).unwrap_or(0.0) / 1e6),
+        ),
+    ));
+    let octets = &window.octets;
+    text.push_str(&line(
+        "sent",
+        &format!(
+            "{} B of heads, {} B of content",
+            count(octets.request_heads.0),
+            count(octets.request_bodies.0)
+        ),
+    ));
+    text.push_str(&line(
+        "received",
+        &format!(
+            "{} B of heads, {} B of bodies, {} B of them content",
+            count(octets.response_heads.0),
+            count(octets.response_bodies.0),
+            count(octets.content.0)
+        ),
+    ));
+    text.push_str(&load_factor(result));
+    text
+}
+
+fn load_factor(result: &LoadResult) -> String {
+    let window = &result.measured;
+    let Some(exchanges) = rates::load_factor(window) else {
+        return String::new();
+    };
+    let pages = rates::page_load_factor(window);
+    let mut value = match pages {
+        Some(pages) => format!(
+            "{} exchanges, {} pages under way on average",
+            three_digits(exchanges),
+            three_digits(pages)
+        ),
+        None => format!("{} exchanges under way on average", three_digits(exchanges)),
+    };
+    if let LoopKind::Closed { users } = result.setup.kind {
+        value.push_str(&format!(", {}", counted(u64::from(users), "user")));
+    }
+    line("load factor", &format!("{value} (Little's law)"))
+}
+
+fn generator(result: &LoadResult) -> String {
+    let generator = &result.generator;
+    let cpu = match rates::cpu_per_exchange(result) {
+        Some((user, system)) => format!(
+            "CPU {} an exchange ({} user, {} system)",
+            time(user + system),
+            time(user),
+            time(system)
+        ),
+        None => format!(
+            "CPU {} and no exchange ended",
+            time(generator.cpu_user + generator.cpu_system)
+        ),
+    };
+    let mut facts = vec![cpu];
+    let busiest = generator.workers.iter().map(|worker| worker.busy);
+    if let Some(busy) = busiest.max_by(f64::total_cmp) {
+        facts.push(format!("busiest thread {}", percent(busy)));
+    }
+    if let Some(turn) = generator.workers.iter().map(|w| w.longest_turn).max() {
+        facts.push(format!("longest turn {}", time(turn)));
+    }
+    if let Some(lag) = result.measured.latency.send_lag.quantile(0.99) {
+        facts.push(format!("send lag p99 {}", time(lag)));
+    }
+    facts.push(format!("memory {}", octets(generator.peak_memory.as_f64())));
+    let (open, limit) = generator.descriptors;
+    facts.push(format!("descriptors {} of {}", count(open), count(limit)));
+    if generator.ports_exhausted > 0 {
+        facts.push(format!(
+            "no local port for {}",
+            counted(generator.ports_exhausted, "connection")
+        ));
+    }
+    facts.push(format!("steal {}", percent(generator.steal)));
+    line("generator", &facts.join(", "))
+}
+
+/// Warm-up and drain, which the figures above leave out.
+fn other_windows(result: &LoadResult) -> String {
+    let mut text = String::new();
+    for (name, window) in [("warm-up", &result.warm_up), ("drain", &result.drain)] {
+        let Some(window) = window else { continue };
+        let counts = &window.counts;
+        let median = window.latency.corrected.quantile(0.5);
+        let mut facts = vec![
+            time(window.duration),
+            format!("{} planned", count(counts.planned)),
+            format!(
+                "{} ended",
+                count(window.ended.completed + window.ended.failed)
+            ),
+            counted(counts.errors() + counts.unfinished, "error"),
+            counted(counts.connected, "connection"),
+        ];
+        facts.extend(median.map(|median| format!("median {}", time(median))));
+        text.push_str(&line(
+            name,
+            &format!("{} (not in the figures)", facts.join(", ")),
+        ));
+    }
+    text
+}
+
+fn targets(result: &LoadResult) -> String {
+    let mut most: Vec<_> = result.targets.iter().collect();
+    most.sort_by(|a, b| {
+        (b.completed + b.failed)
+            .cmp(&(a.completed + a.failed))
+            .then_with(|| a.target.cmp(&b.target))
+    });
+    let mut grid = Grid::new(vec![Align::Right, Align::Right, Align::Left], vec![1, 2]);
+    grid.line(vec![
+        "completed".to_owned(),
+        "failed".to_owned(),
+        "target".to_owned(),
+    ]);
+    for target in most.iter().take(TARGETS) {
+        let mut name: String = target.target.chars().take(WIDTH - 30).collect();
+        if columns_of(&name) < columns_of(&target.target) {
+            name.push('…');
+        }
+        grid.line(vec![count(target.completed), count(target.failed), name]);
+    }
+    let mut text = grid.render();
+    if let Some(others @ 1..) = most.len().checked_sub(TARGETS) {
+        let others = counted(others as u64, "target");
+        text.push_str(&format!("and {others} more, in the files\n"));
+    }
+    text
+}
+
+fn settings(result: &LoadResult) -> String {
+    let setup = &result.setup;
+    let defaults: Vec<String> = setup
+        .defaults
+        .iter()
+        .map(|(setting, value)| format!("{setting} {value}"))
+        .collect();
+    let defaults = match defaults.is_empty() {
+        true => "none: every setting was asked for".to_owned(),
+        false => defaults.join(", "),
+    };
+    let mut text = line("by default", &defaults);
+    let machine: Vec<String> = setup
+        .machine
+        .iter()
+        .map(|(fact, value)| format!("{fact} {value}"))
+        .collect();
+    if !machine.is_empty() {
+        text.push_str(&line("machine", &machine.join(", ")));
+    }
+    text.push_str(&line("command", &setup.command.join(" ")));
+    text
+}
+
+fn promised(promises: &[Verdict]) -> String {
+    let mut text = String::new();
+    for verdict in promises {
+        let kept = if verdict.kept { "kept" } else { "BROKEN" };
+        let mut outcome = format!("{kept}: {}", verdict.measured_text());
+        if let Some(reason) = &verdict.reason {
+            outcome.push_str(&format!(" ({reason})"));
+        }
+        text.push_str(&hanging(
+            &format!("promise {} ", verdict.promise),
+            &outcome,
+            WIDTH,
+        ));
+    }
+    text
+}
+
+/// A head and what there is to say, hanging under itself.
+fn line(head: &str, text: &str) -> String {
+    let mut out = String::new();
+    for (place, line) in wrap(text, WIDTH - HEAD).into_iter().enumerate() {
+        let head = if place == 0 { head } else { "" };
+        out.push_str(&format!("{head:<HEAD$}{line}\n"));
+    }
+    out
+}

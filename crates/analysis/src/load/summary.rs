@@ -1,0 +1,572 @@
+//! What a load test found, for programs.
+//!
+//! Names carry their units: `_s`, `_ms`, `_us`, `_bytes`, `_per_s`, `_share` (0 to 1). What could not
+//! be measured is `null`. The JSON Schema is `docs/load.schema.json`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_model::Failure;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Counts, Distribution, LoadResult, LoopKind, Octets, Verdict, Window, failures, rates};
+
+/// The form of the summary; it changes when a member changes its meaning or goes.
+pub const FORMAT: u32 = 1;
+
+/// What a load test found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// The form of this summary: 1. It changes when a member changes its meaning or goes; members may
+    /// be added without.
+    pub format: u32,
+    /// Whether the figures may be believed.
+    pub validity: ValiditySummary,
+    /// What was asked of whom.
+    pub setup: SetupSummary,
+    /// The steady state: what the figures are about.
+    pub measured: WindowSummary,
+    /// What came before it, when there was a warm-up.
+    pub warm_up: Option<WindowSummary>,
+    /// What was still under way when it ended.
+    pub drain: Option<WindowSummary>,
+    /// The generator itself.
+    pub generator: GeneratorSummary,
+    /// The course, from the start of the warm-up to the end of the drain.
+    pub timeline: Vec<IntervalSummary>,
+    /// Exchanges by target, when they were asked for.
+    pub targets: Vec<TargetSummary>,
+    /// What was promised, and whether it was kept.
+    pub promises: Vec<Verdict>,
+}
+
+/// Whether the figures may be believed, and if not, why not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ValiditySummary {
+    /// Whether nothing speaks against them.
+    pub valid: bool,
+    /// Every reason against them, a sentence each.
+    pub reasons: Vec<String>,
+}
+
+/// What was asked of whom.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetupSummary {
+    /// Where the load went.
+    pub url: String,
+    /// The workload's name; the path for a single URL.
+    pub workload: String,
+    /// How connections were used.
+    pub policy: String,
+    /// How requests came about.
+    #[serde(rename = "loop")]
+    pub kind: LoopSummary,
+    /// Threads of the generator.
+    pub threads: u32,
+    /// Time before the measured window, as asked for.
+    pub warm_up_s: f64,
+    /// Length of the measured window, when a time was asked for.
+    pub duration_s: Option<f64>,
+    /// Exchanges, when a count was asked for.
+    pub exchanges: Option<u64>,
+    /// How long an exchange might take.
+    pub timeout_s: f64,
+    /// Where everything random came from.
+    pub seed: u64,
+    /// Settings nobody asked for, with the values they had.
+    pub defaults: BTreeMap<String, String>,
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// The program's version.
+    pub version: String,
+    /// Facts about the machine.
+    pub machine: BTreeMap<String, String>,
+    /// Start, in seconds since the Unix epoch.
+    pub started_s: f64,
+}
+
+/// How requests came about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum LoopSummary {
+    /// Users that waited for their answers.
+    Closed {
+        /// How many.
+        users: u32,
+    },
+    /// Requests that came when they came.
+    Open {
+        /// Their process in words.
+        arrivals: String,
+        /// Its mean rate: sessions a second, single exchanges when the plan has one target.
+        arrivals_per_s: f64,
+        /// The most connections.
+        connections: u32,
+    },
+}
+
+/// What happened in a stretch of time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WindowSummary {
+    /// Its length.
+    pub duration_s: f64,
+    /// Exchanges planned in it, and what became of them in whichever window they ended.
+    pub counts: CountsSummary,
+    /// Octets above TCP.
+    pub octets: OctetsSummary,
+    /// What came to its end while it lasted, a second.
+    pub rates: RatesSummary,
+    /// Little's Load Factor: the sum of corrected response times over the length. How many
+    /// exchanges were under way on average.
+    pub littles_load_factor: Option<f64>,
+    /// The same of whole pages, when some have more than one file: how many users were busy.
+    pub littles_load_factor_of_pages: Option<f64>,
+    /// How long everything took.
+    pub phases: PhasesSummary,
+}
+
+/// Counts of a window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CountsSummary {
+    /// Exchanges the plan asked for.
+    pub planned: u64,
+    /// Those whose request was handed to the transport.
+    pub sent: u64,
+    /// Those whose response came whole, whatever its status.
+    pub completed: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Those neither completed nor failed when the drain was over.
+    pub unfinished: u64,
+    /// Complete responses with a status of 400 and above.
+    pub status_errors: u64,
+    /// Final status codes of the completed.
+    pub statuses: BTreeMap<String, u64>,
+    /// The failed, by reason.
+    pub failures: BTreeMap<String, u64>,
+    /// Responses whose content had another length than planned.
+    pub wrong_size: u64,
+    /// Requests made once more because their connection ended before any answer.
+    pub retried: u64,
+    /// Connections asked for.
+    pub connects: u64,
+    /// Connections established.
+    pub connected: u64,
+    /// Connections that could not be established, by reason.
+    pub connect_failures: BTreeMap<String, u64>,
+    /// Pages of which every exchange completed.
+    pub pages: u64,
+    /// Pages of which one failed.
+    pub pages_failed: u64,
+    /// Sessions that came to their end.
+    pub sessions: u64,
+}
+
+/// Octets above TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OctetsSummary {
+    /// Request heads.
+    pub request_heads_bytes: u64,
+    /// Request content.
+    pub request_bodies_bytes: u64,
+    /// Response heads, interim responses included.
+    pub response_heads_bytes: u64,
+    /// Response content with its transfer coding.
+    pub response_bodies_bytes: u64,
+    /// Response content without its transfer coding.
+    pub content_bytes: u64,
+}
+
+/// Rates over a window's length; `null` when it has none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RatesSummary {
+    /// Exchanges planned in it.
+    pub offered_per_s: Option<f64>,
+    /// Exchanges whose response came whole while it lasted, whenever they were planned.
+    pub achieved_per_s: Option<f64>,
+    /// Response octets of those, heads and content.
+    pub throughput_bytes_per_s: Option<f64>,
+    /// Content of those with a status below 400, without transfer coding.
+    pub goodput_bytes_per_s: Option<f64>,
+    /// Connections established while it lasted.
+    pub connected_per_s: Option<f64>,
+    /// Errors over everything that ended or was given up: failures, statuses of 400 and above, and
+    /// the unfinished. 0 to 1.
+    pub errors_share: Option<f64>,
+}
+
+/// How long everything took; `null` where nothing was recorded. Failed exchanges are in `corrected`
+/// and `uncorrected` with the time until they failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PhasesSummary {
+    /// From the plan's instant to the last octet.
+    pub corrected: Option<Phase>,
+    /// From the request's first octet to the response's last.
+    pub uncorrected: Option<Phase>,
+    /// From the plan's instant until a connection was free.
+    pub queue: Option<Phase>,
+    /// From then until the first octet was handed to the transport: the generator's own lateness.
+    pub send_lag: Option<Phase>,
+    /// From asking for a connection to having it.
+    pub connect: Option<Phase>,
+    /// From the request's first octet to the response's first.
+    pub first_byte: Option<Phase>,
+    /// From the response's first octet to its last.
+    pub transfer: Option<Phase>,
+    /// From the start of a page to its last octet.
+    pub page: Option<Phase>,
+    /// From the plan's instant to the failure, of those that failed.
+    pub failed: Option<Phase>,
+}
+
+/// A distribution of times. Extremes, mean and deviation are exact; percentiles have a relative
+/// error below 10^-3.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it all")]
+pub struct Phase {
+    /// How many times.
+    pub count: u64,
+    pub min_ms: f64,
+    pub max_ms: f64,
+    pub mean_ms: f64,
+    /// Standard deviation.
+    pub sd_ms: f64,
+    /// Share of them within a standard deviation of the mean, 0 to 1.
+    pub within_sd_share: f64,
+    pub p50_ms: f64,
+    pub p75_ms: f64,
+    pub p90_ms: f64,
+    pub p95_ms: f64,
+    pub p98_ms: f64,
+    pub p99_ms: f64,
+    /// The 99.9th percentile.
+    pub p99_9_ms: f64,
+    /// The 99.99th percentile.
+    pub p99_99_ms: f64,
+}
+
+/// How the generator itself fared over the measured window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorSummary {
+    /// Processor time in its own code.
+    pub cpu_user_s: f64,
+    /// Processor time in the kernel on its behalf.
+    pub cpu_system_s: f64,
+    /// Both, for an exchange that ended.
+    pub cpu_per_exchange_us: Option<f64>,
+    /// Share of the window that the busiest thread was not waiting, 0 to 1.
+    pub busiest_thread_share: Option<f64>,
+    /// Longest time that anything could have waited for a thread.
+    pub longest_turn_ms: Option<f64>,
+    /// Each thread.
+    pub threads: Vec<ThreadSummary>,
+    /// The most memory it ever held.
+    pub peak_memory_bytes: u64,
+    /// The most descriptors it had open.
+    pub descriptors: u64,
+    /// How many it might have had.
+    pub descriptors_limit: u64,
+    /// Connections that failed because no local address and port was left.
+    pub ports_exhausted: u64,
+    /// Share of the machine's processor time that the hypervisor gave to others, 0 to 1.
+    pub steal_share: f64,
+}
+
+/// How one thread fared.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadSummary {
+    /// Share of the window that it was not waiting, 0 to 1.
+    pub busy_share: f64,
+    /// Longest time between two waits.
+    pub longest_turn_ms: f64,
+}
+
+/// A stretch of the course.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IntervalSummary {
+    /// Its start, from the start of the test.
+    pub start_s: f64,
+    /// Its length.
+    pub length_s: f64,
+    /// Exchanges planned in it.
+    pub planned: u64,
+    /// Exchanges completed in it.
+    pub completed: u64,
+    /// Exchanges that failed in it, and responses of status 400 and above.
+    pub errors: u64,
+    /// Response octets in it.
+    pub received_bytes: u64,
+    /// Connections open at its end.
+    pub connections: u64,
+    /// Corrected latency of what ended in it.
+    pub p50_ms: Option<f64>,
+    /// Its 90th percentile.
+    pub p90_ms: Option<f64>,
+    /// Its 99th percentile.
+    pub p99_ms: Option<f64>,
+    /// Its maximum.
+    pub max_ms: Option<f64>,
+    /// 99th percentile of the send lag.
+    pub send_lag_p99_ms: Option<f64>,
+}
+
+/// How often a target was fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TargetSummary {
+    /// Method and request target.
+    pub target: String,
+    /// Responses that came whole.
+    pub completed: u64,
+    /// Requests that failed.
+    pub failed: u64,
+}
+
+impl Summary {
+    /// The summary of a result about which nothing was promised; [`Summary::promises`] takes
+    /// verdicts.
+    pub fn of(result: &LoadResult) -> Summary {
+        Summary {
+            format: FORMAT,
+            validity: ValiditySummary {
+                valid: result.validity.is_valid(),
+                reasons: result.validity.reasons.clone(),
+            },
+            setup: setup(result),
+            measured: window(&result.measured),
+            warm_up: result.warm_up.as_ref().map(window),
+            drain: result.drain.as_ref().map(window),
+            generator: generator(result),
+            timeline: timeline(result),
+            targets: result
+                .targets
+                .iter()
+                .map(|target| TargetSummary {
+                    target: target.target.clone(),
+                    completed: target.completed,
+                    failed: target.failed,
+                })
+                .collect(),
+            promises: Vec::new(),
+        }
+    }
+
+    /// The same with what was promised.
+    pub fn with_promises(mut self, promises: Vec<Verdict>) -> Summary {
+        self.promises = promises;
+        self
+    }
+
+    /// The summary as JSON, a member a line, and a line end.
+    pub fn to_json(&self) -> String {
+        let mut text =
+            serde_json::to_string_pretty(self).expect("names are strings and numbers finite");
+        text.push('\n');
+        text
+    }
+
+    /// The JSON Schema that every summary of this format keeps.
+    pub fn schema() -> String {
+        let mut schema = schemars::schema_for!(Summary);
+        schema.insert("title".to_owned(), "Fathometer load summary".into());
+        let mut text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+        text.push('\n');
+        text
+    }
+}
+
+impl Phase {
+    /// The figures of a distribution; `None` when it is empty.
+    pub fn of(times: &Distribution) -> Option<Phase> {
+        let at = |quantile| times.quantile(quantile).map(millis);
+        Some(Phase {
+            count: times.count(),
+            min_ms: millis(times.min()?),
+            max_ms: millis(times.max()?),
+            mean_ms: millis(times.mean()?),
+            sd_ms: millis(times.standard_deviation()?),
+            within_sd_share: times.within_one_deviation()?,
+            p50_ms: at(0.50)?,
+            p75_ms: at(0.75)?,
+            p90_ms: at(0.90)?,
+            p95_ms: at(0.95)?,
+            p98_ms: at(0.98)?,
+            p99_ms: at(0.99)?,
+            p99_9_ms: at(0.999)?,
+            p99_99_ms: at(0.9999)?,
+        })
+    }
+}
+
+fn setup(result: &LoadResult) -> SetupSummary {
+    let setup = &result.setup;
+    SetupSummary {
+        url: setup.url.clone(),
+        workload: setup.workload.clone(),
+        policy: setup.policy.clone(),
+        kind: match &setup.kind {
+            LoopKind::Closed { users } => LoopSummary::Closed { users: *users },
+            LoopKind::Open {
+                arrivals,
+                rate,
+                connections,
+            } => LoopSummary::Open {
+                arrivals: arrivals.clone(),
+                arrivals_per_s: *rate,
+                connections: *connections,
+            },
+        },
+        threads: setup.threads,
+        warm_up_s: setup.warm_up.as_secs_f64(),
+        duration_s: setup.duration.map(|time| time.as_secs_f64()),
+        exchanges: setup.exchanges,
+        timeout_s: setup.timeout.as_secs_f64(),
+        seed: setup.seed.0,
+        defaults: setup.defaults.iter().cloned().collect(),
+        command: setup.command.clone(),
+        version: setup.version.clone(),
+        machine: setup.machine.clone(),
+        started_s: setup.started,
+    }
+}
+
+fn window(window: &Window) -> WindowSummary {
+    let latency = &window.latency;
+    let connected = window.ended.connected as f64 / window.duration.as_secs_f64();
+    WindowSummary {
+        duration_s: window.duration.as_secs_f64(),
+        counts: counts(&window.counts),
+        octets: octets(&window.octets),
+        rates: RatesSummary {
+            offered_per_s: rates::offered(window),
+            achieved_per_s: rates::achieved(window),
+            throughput_bytes_per_s: rates::throughput(window),
+            goodput_bytes_per_s: rates::goodput(window),
+            connected_per_s: connected.is_finite().then_some(connected),
+            errors_share: rates::error_share(window),
+        },
+        littles_load_factor: rates::load_factor(window),
+        littles_load_factor_of_pages: rates::page_load_factor(window),
+        phases: PhasesSummary {
+            corrected: Phase::of(&latency.corrected),
+            uncorrected: Phase::of(&latency.uncorrected),
+            queue: Phase::of(&latency.queue),
+            send_lag: Phase::of(&latency.send_lag),
+            connect: Phase::of(&latency.connect),
+            first_byte: Phase::of(&latency.first_byte),
+            transfer: Phase::of(&latency.transfer),
+            page: Phase::of(&latency.page),
+            failed: Phase::of(&latency.failed),
+        },
+    }
+}
+
+fn counts(counts: &Counts) -> CountsSummary {
+    CountsSummary {
+        planned: counts.planned,
+        sent: counts.sent,
+        completed: counts.completed,
+        failed: counts.failed(),
+        unfinished: counts.unfinished,
+        status_errors: counts.status_errors(),
+        statuses: counts
+            .statuses
+            .iter()
+            .map(|(status, count)| (status.to_string(), *count))
+            .collect(),
+        failures: by_reason(&counts.failures),
+        wrong_size: counts.wrong_size,
+        retried: counts.retried,
+        connects: counts.connects,
+        connected: counts.connected,
+        connect_failures: by_reason(&counts.connect_failures),
+        pages: counts.pages,
+        pages_failed: counts.pages_failed,
+        sessions: counts.sessions,
+    }
+}
+
+fn by_reason(failed: &BTreeMap<Failure, u64>) -> BTreeMap<String, u64> {
+    failed
+        .iter()
+        .map(|(failure, count)| (failures::name(*failure).to_owned(), *count))
+        .collect()
+}
+
+fn octets(octets: &Octets) -> OctetsSummary {
+    OctetsSummary {
+        request_heads_bytes: octets.request_heads.0,
+        request_bodies_bytes: octets.request_bodies.0,
+        response_heads_bytes: octets.response_heads.0,
+        response_bodies_bytes: octets.response_bodies.0,
+        content_bytes: octets.content.0,
+    }
+}
+
+fn generator(result: &LoadResult) -> GeneratorSummary {
+    let generator = &result.generator;
+    let busy = generator.workers.iter().map(|worker| worker.busy);
+    let turns = generator.workers.iter().map(|worker| worker.longest_turn);
+    GeneratorSummary {
+        cpu_user_s: generator.cpu_user.as_secs_f64(),
+        cpu_system_s: generator.cpu_system.as_secs_f64(),
+        cpu_per_exchange_us: rates::cpu_per_exchange(result)
+            .map(|(user, system)| (user + system).as_secs_f64() * 1e6),
+        busiest_thread_share: busy.max_by(f64::total_cmp),
+        longest_turn_ms: turns.max().map(millis),
+        threads: generator
+            .workers
+            .iter()
+            .map(|worker| ThreadSummary {
+                busy_share: worker.busy,
+                longest_turn_ms: millis(worker.longest_turn),
+            })
+            .collect(),
+        peak_memory_bytes: generator.peak_memory.0,
+        descriptors: generator.descriptors.0,
+        descriptors_limit: generator.descriptors.1,
+        ports_exhausted: generator.ports_exhausted,
+        steal_share: generator.steal,
+    }
+}
+
+fn timeline(result: &LoadResult) -> Vec<IntervalSummary> {
+    let intervals = result.timeline.iter();
+    intervals
+        .map(|interval| {
+            let [p50_ms, p90_ms, p99_ms, max_ms] = interval.latency.map(|time| time.map(millis));
+            IntervalSummary {
+                start_s: interval.start.as_secs_f64(),
+                length_s: interval.length.as_secs_f64(),
+                planned: interval.planned,
+                completed: interval.completed,
+                errors: interval.errors,
+                received_bytes: interval.received.0,
+                connections: interval.connections,
+                p50_ms,
+                p90_ms,
+                p99_ms,
+                max_ms,
+                send_lag_p99_ms: interval.send_lag_p99.map(millis),
+            }
+        })
+        .collect()
+}
+
+/// Nanoseconds are whole: six decimals of a millisecond say all.
+fn millis(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
+}
