@@ -27,7 +27,7 @@ use fathometer_model::{Body, File, FileId, Page, Seed, Site, Stretch};
 
 use crate::content::noise;
 use image::{Gifs, Jpegs, Pngs, WebPs};
-use text::{Language, Text, Texts};
+use text::{Language, Texts};
 
 /// What DEFLATE leaves of a text when a workload says nothing else: about what it leaves of the
 /// Web's HTML, style sheets and scripts.
@@ -61,7 +61,7 @@ pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) 
         .into_iter()
         .zip(0..)
         .map(|(spec, index)| {
-            let body = maker.make(index, &spec, []).body;
+            let body = maker.make(index, &spec, []);
             file(spec, body)
         })
         .collect()
@@ -93,7 +93,7 @@ pub fn site(
                 let named = &specs[id.0 as usize];
                 (named.path.as_str(), named.content_type)
             });
-            maker.make(u64::from(index), spec, named).body
+            maker.make(u64::from(index), spec, named)
         })
         .collect();
     let files = specs
@@ -220,10 +220,10 @@ impl Maker {
         index: u64,
         spec: &FileSpec,
         named: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Text {
+    ) -> Body {
         let essence = spec.content_type.split(';').next().unwrap_or_default();
         let size = spec.size;
-        let text = match essence {
+        let body = match essence {
             "text/plain" => self.text(Language::Plain, index, size, named),
             "text/html" => self.text(Language::Html, index, size, named),
             "text/css" => self.text(Language::Css, index, size, named),
@@ -232,17 +232,11 @@ impl Maker {
             }
             "application/json" => self.text(Language::Json, index, size, named),
             "image/svg+xml" => self.text(Language::Svg, index, size, named),
-            _ => Text {
-                body: self.image_or_noise(index, essence, size),
-                named: 0,
-            },
+            _ => self.image_or_noise(index, essence, size),
         };
-        match text.body.len().0 {
-            1..=WHOLE => Text {
-                body: Body::from(&*text.body.bytes()),
-                ..text
-            },
-            _ => text,
+        match body.len().0 {
+            1..=WHOLE => Body::from(&*body.bytes()),
+            _ => body,
         }
     }
 
@@ -252,7 +246,7 @@ impl Maker {
         index: u64,
         size: u64,
         named: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Text {
+    ) -> Body {
         self.texts[language as usize]
             .get_or_init(|| Texts::new(language, self.seed.stream(language.name()), self.ratio))
             .make(index, size, named)

@@ -1,0 +1,330 @@
+//! Replay of an access log in the Common or the Combined Log Format.
+//!
+//! ```text
+//! 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /logo.gif HTTP/1.0" 200 2326 "referer" "agent"
+//! ```
+//!
+//! Each request is a session of one page of one file, at the instant the log says, counted from its
+//! first request. Stamps are whole seconds: the *n* requests of one second are spread evenly over it,
+//! the first at its start, in the order of the log. Lines may be out of order by time, as servers
+//! write them when a request ends.
+//!
+//! A log does not hold the contents of requests: a POST is made without. Sizes are those of the
+//! responses with status 200, the largest where they differ; requests that never had one keep their
+//! place in the plan, but the site has no file for them.
+
+use std::time::Duration;
+
+use crate::fault::{Fault, found};
+use crate::plan::{Choice, PageId, TargetId};
+use crate::synthetic::type_of;
+use crate::workload::{Builder, UNKNOWN_SIZE, Workload, is_origin_form, is_token};
+
+/// The workload of a log. With `skip_unreadable`, lines that cannot be read are left out and
+/// counted in the notes; without, the first of them is a fault.
+pub fn parse(name: &str, text: &str, skip_unreadable: bool) -> Result<Workload, Fault> {
+    let mut requests = Vec::new();
+    let mut skipped = Skipped::default();
+    for (line, content) in text.lines().enumerate() {
+        if content.trim().is_empty() {
+            continue;
+        }
+        match entry(content) {
+            Ok(entry) => requests.push(entry),
+            Err(_) if skip_unreadable => skipped.add(line),
+            Err((offset, message)) => return Err(Fault::in_line(line, content, offset, message)),
+        }
+    }
+    if requests.is_empty() {
+        let message = match skipped.count {
+            0 => "the log has no request: expected at least one".to_owned(),
+            lines => format!("the log has no request that can be read in {lines} lines"),
+        };
+        return Err(Fault::whole(message));
+    }
+    // Stable: requests of one second stay in the order of the log.
+    requests.sort_by_key(|request| request.second);
+
+    let mut builder = Builder::default();
+    for request in &requests {
+        let has_file = match (request.method, request.status) {
+            ("GET", 200) => Some(request.octets.unwrap_or(0)),
+            // There is a file, but this is not its size.
+            ("GET", 206 | 304) | ("HEAD", 200 | 304) => Some(0),
+            _ => None,
+        };
+        if let Some(size) = has_file {
+            builder.add_file(request.path, type_of(request.path), size);
+        }
+    }
+    let mut without_size = 0;
+    for file in &mut builder.files {
+        if file.size == 0 {
+            file.size = UNKNOWN_SIZE;
+            without_size += 1;
+        }
+    }
+    let targets: Vec<TargetId> = requests
+        .iter()
+        .map(|request| builder.target(request.method, request.path, None))
+        .collect();
+    for target in 0..builder.targets.len() as u32 {
+        builder.pages.push(&[TargetId(target)]);
+    }
+    let sequence: Vec<PageId> = targets.iter().map(|target| PageId(target.0)).collect();
+
+    skipped.note(&mut builder.notes);
+    if without_size > 0 {
+        builder.notes.push(format!(
+            "{without_size} files are logged without a size and are taken to have {UNKNOWN_SIZE} B"
+        ));
+    }
+    let with_content = requests
+        .iter()
+        .filter(|request| matches!(request.method, "POST" | "PUT" | "PATCH"))
+        .count();
+    if with_content > 0 {
+        builder.notes.push(format!(
+            "{with_content} requests had a content that the log does not hold and are made without"
+        ));
+    }
+    builder.notes.push(
+        "stamps are whole seconds: the requests of one second are spread evenly over it".to_owned(),
+    );
+    let instants = instants(&requests);
+    let choice = Choice::Sequence(sequence.into());
+    Ok(builder.finish(name, choice, Some(instants.into())))
+}
+
+/// Lines that could not be read.
+#[derive(Default)]
+struct Skipped {
+    count: usize,
+    first: usize,
+}
+
+impl Skipped {
+    fn add(&mut self, line: usize) {
+        if self.count == 0 {
+            self.first = line + 1;
+        }
+        self.count += 1;
+    }
+
+    fn note(&self, notes: &mut Vec<String>) {
+        if self.count > 0 {
+            notes.push(format!(
+                "{} lines that could not be read are left out, the first of them line {}",
+                self.count, self.first
+            ));
+        }
+    }
+}
+
+/// When each request is made, from the first one's second on.
+fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
+    let mut instants = Vec::with_capacity(requests.len());
+    let first = requests.first().map_or(0, |request| request.second);
+    for second in requests.chunk_by(|a, b| a.second == b.second) {
+        let start = Duration::from_secs(second[0].second.abs_diff(first));
+        for n in 0..second.len() as u64 {
+            instants.push(start + Duration::from_nanos(n * 1_000_000_000 / second.len() as u64));
+        }
+    }
+    instants
+}
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry<'a> {
+    /// Seconds since the Unix epoch.
+    second: i64,
+    method: &'a str,
+    path: &'a str,
+    status: u16,
+    octets: Option<u64>,
+}
+
+/// The offset of a fault and what it is.
+type Error = (usize, String);
+
+/// A place in a line.
+struct Cursor<'a> {
+    content: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a str {
+        &self.content[self.at..]
+    }
+
+    fn expected(&self, what: &str) -> Error {
+        let word = self.rest().split_whitespace().next().unwrap_or_default();
+        let found = match word {
+            "" => "the end of the line".to_owned(),
+            word => found(word),
+        };
+        (self.at, format!("expected {what}, found {found}"))
+    }
+
+    /// The octets up to the next blank, which is passed over.
+    fn word(&mut self, what: &str) -> Result<&'a str, Error> {
+        let end = self.rest().find(' ').unwrap_or(self.rest().len());
+        if end == 0 {
+            return Err(self.expected(what));
+        }
+        let word = &self.rest()[..end];
+        self.at += end;
+        self.at += usize::from(self.rest().starts_with(' '));
+        Ok(word)
+    }
+
+    /// What stands between two octets; the blank behind is passed over.
+    fn between(&mut self, open: char, close: char, what: &str) -> Result<(usize, &'a str), Error> {
+        if !self.rest().starts_with(open) {
+            return Err(self.expected(what));
+        }
+        let start = self.at + 1;
+        let mut escaped = false;
+        let end = self.content[start..].find(|letter| {
+            // A backslash hides a quote: servers write quotes of requests so.
+            let closes = letter == close && !escaped;
+            escaped = letter == '\\' && !escaped;
+            closes
+        });
+        let Some(end) = end else {
+            return Err((
+                self.at,
+                format!("expected {what} that ends with {close}, found the end of the line"),
+            ));
+        };
+        self.at = start + end + 1;
+        self.at += usize::from(self.rest().starts_with(' '));
+        Ok((start, &self.content[start..start + end]))
+    }
+}
+
+fn entry(content: &str) -> Result<Entry<'_>, Error> {
+    let mut cursor = Cursor { content, at: 0 };
+    cursor.word("a host")?;
+    cursor.word("an identity or -")?;
+    // User names may have blanks: the stamp begins at the next bracket.
+    match cursor.rest().find('[') {
+        Some(bracket) if bracket > 0 => cursor.at += bracket,
+        _ => return Err(cursor.expected("a user or -, then a stamp in [ ]")),
+    }
+    let (at, stamp) = cursor.between('[', ']', "a stamp")?;
+    let second = seconds(stamp).ok_or_else(|| {
+        (
+            at,
+            format!(
+                "expected a stamp like 10/Oct/2000:13:55:36 -0700, found {}",
+                found(stamp)
+            ),
+        )
+    })?;
+    let (at, request) = cursor.between('"', '"', "a request in quotes")?;
+    let (method, path) = request_line(request).ok_or_else(|| {
+        let message = format!(
+            "expected a request like GET / HTTP/1.1, found {}",
+            found(request)
+        );
+        (at, message)
+    })?;
+    let at = cursor.at;
+    let status = cursor.word("a status")?;
+    let status = match status.parse() {
+        Ok(status @ 100..=599) if status.to_string().len() == 3 => status,
+        _ => {
+            return Err((
+                at,
+                format!("expected a status of three digits, found {}", found(status)),
+            ));
+        }
+    };
+    let at = cursor.at;
+    let octets = match cursor.word("a number of octets or -")? {
+        "-" => None,
+        octets => match octets.parse::<u64>() {
+            Ok(octets @ 0..=1_000_000_000_000_000) => Some(octets),
+            _ => {
+                return Err((
+                    at,
+                    format!("expected a number of octets or -, found {}", found(octets)),
+                ));
+            }
+        },
+    };
+    // The Combined Log Format's referer and agent, whole when they are there at all. What comes
+    // after them is the server's own.
+    if cursor.rest().starts_with('"') {
+        cursor.between('"', '"', "a referer in quotes")?;
+        cursor.between('"', '"', "an agent in quotes")?;
+    }
+    Ok(Entry {
+        second,
+        method,
+        path,
+        status,
+        octets,
+    })
+}
+
+/// The method and the origin form of the target of a request line; HTTP/0.9's has no version.
+fn request_line(text: &str) -> Option<(&str, &str)> {
+    let mut words = text.split(' ');
+    let (method, target) = (words.next()?, words.next()?);
+    if words
+        .next()
+        .is_some_and(|version| !version.starts_with("HTTP/"))
+        || words.next().is_some()
+    {
+        return None;
+    }
+    let path = match target.split_once("://") {
+        Some((scheme, rest))
+            if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") =>
+        {
+            rest.find('/').map_or("/", |slash| &rest[slash..])
+        }
+        _ => target,
+    };
+    (is_token(method) && is_origin_form(path)).then_some((method, path))
+}
+
+/// The seconds since the Unix epoch of a stamp like `10/Oct/2000:13:55:36 -0700`.
+fn seconds(stamp: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let (time, zone) = stamp.split_once(' ')?;
+    let (date, clock) = time.split_once(':')?;
+    let mut date = date.split('/');
+    let (day, month, year) = (date.next()?, date.next()?, date.next()?);
+    let month = MONTHS.iter().position(|&name| name == month)? as i64 + 1;
+    let mut clock = clock.split(':');
+    let (hour, minute, second) = (clock.next()?, clock.next()?, clock.next()?);
+    if date.next().is_some() || clock.next().is_some() || !zone.is_ascii() || zone.len() != 5 {
+        return None;
+    }
+    let sign = match &zone[..1] {
+        "+" => 1,
+        "-" => -1,
+        _ => return None,
+    };
+    let offset = number(&zone[1..3], 0..=23)? * 3600 + number(&zone[3..], 0..=59)? * 60;
+    let days = crate::calendar::days(number(year, 1970..=9999)?, month, number(day, 1..=31)?)?;
+    let time =
+        number(hour, 0..=23)? * 3600 + number(minute, 0..=59)? * 60 + number(second, 0..=60)?;
+    Some(days * 86_400 + time - sign * offset)
+}
+
+fn number(text: &str, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
+    let digits = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten()?;
+    range.contains(&number).then_some(number)
+}
+
+#[cfg(test)]
+mod tests;

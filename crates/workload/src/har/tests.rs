@@ -1,0 +1,232 @@
+use fathometer_model::Seed;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::plan::PageId;
+
+fn entry(page: &str, started: &str, url: &str, size: i64, mime_type: &str) -> Value {
+    json!({
+        "pageref": page, "startedDateTime": started, "time": 100.0,
+        "request": { "method": "GET", "url": url },
+        "response": { "status": 200, "content": { "size": size, "mimeType": mime_type } },
+    })
+}
+
+fn archive() -> Value {
+    let mut script = entry(
+        "p1",
+        "2024-05-01T10:00:00.200Z",
+        "https://a.example/app.js",
+        900,
+        "text/javascript",
+    );
+    script["_initiator"] = json!({ "type": "parser", "url": "https://a.example/" });
+    let mut late = entry(
+        "p1",
+        "2024-05-01T10:00:00.500Z",
+        "https://a.example/late.png?v=1",
+        4000,
+        "image/png",
+    );
+    late["_initiator"] = json!({
+        "type": "script",
+        "stack": { "callFrames": [], "parent": { "callFrames": [{ "url": "https://a.example/app.js" }] } },
+    });
+    let mut post = entry(
+        "p2",
+        "2024-05-01T12:00:02.100+02:00",
+        "https://a.example/log",
+        -1,
+        "text/plain",
+    );
+    post["request"]["method"] = json!("POST");
+    post["request"]["postData"] = json!({ "text": "x=1" });
+    json!({ "log": {
+        "version": "1.2",
+        "pages": [
+            { "id": "p1", "startedDateTime": "2024-05-01T10:00:00Z" },
+            { "id": "p2", "startedDateTime": "2024-05-01T12:00:02+02:00" },
+        ],
+        "entries": [
+            entry("p1", "2024-05-01T10:00:00.000Z", "https://a.example/", 5000, "text/html; charset=utf-8"),
+            late,
+            script,
+            entry("p1", "2024-05-01T10:00:00.300Z", "https://cdn.example/x.js", 10, "text/javascript"),
+            entry("p2", "2024-05-01T10:00:02.000Z", "https://a.example/two", -1, "text/html"),
+            post,
+            entry("p2", "2024-05-01T10:00:02.300Z", "data:image/gif;base64,R0", 10, "image/gif"),
+        ],
+    }})
+}
+
+fn read(archive: &Value) -> Result<Workload, String> {
+    parse("test", &archive.to_string(), None).map_err(|fault| fault.to_string())
+}
+
+#[test]
+fn an_archive_becomes_a_session_with_its_dependencies() {
+    let workload = read(&archive()).unwrap();
+    let plan = &workload.plan;
+    let Choice::Scripts(scripts) = &plan.choice else {
+        panic!("{:?}", plan.choice);
+    };
+    let steps = &scripts[0].steps;
+    // The second page starts at 2 s; the first one's last request ended at 0.6 s.
+    assert_eq!(
+        steps[..],
+        [
+            (PageId(0), Duration::from_millis(1400)),
+            (PageId(1), Duration::ZERO)
+        ]
+    );
+    let page = plan.pages.get(PageId(0));
+    let paths: Vec<&str> = page
+        .members
+        .iter()
+        .map(|id| plan.targets[id.0 as usize].path.as_str())
+        .collect();
+    assert_eq!(paths, ["/", "/app.js", "/late.png?v=1"]);
+    assert_eq!(page.named_by, [0, 0, 1]);
+    let post = &plan.targets[plan.pages.get(PageId(1)).members[1].0 as usize];
+    assert_eq!(
+        (&*post.method, post.content.as_deref()),
+        ("POST", Some(&b"x=1"[..]))
+    );
+    let files: Vec<(&str, &str, u64)> = workload
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), file.content_type, file.size))
+        .collect();
+    assert_eq!(
+        files,
+        [
+            ("/", "text/html", 5000),
+            ("/app.js", "text/javascript", 900),
+            ("/late.png", "image/png", 4000),
+            ("/two", "text/html", UNKNOWN_SIZE),
+        ]
+    );
+    assert_eq!(
+        workload.notes[0],
+        "2 requests to other hosts than a.example are left out"
+    );
+    let site = workload.site(0.3, Seed(1));
+    assert_eq!(site.pages[0].named_by, [None, Some(0)]);
+}
+
+#[test]
+fn another_host_can_be_asked_for() {
+    let text = archive().to_string();
+    let workload = parse("test", &text, Some("CDN.example")).unwrap();
+    assert_eq!(workload.files[0].path, "/x.js");
+    let fault = parse("test", &text, Some("nowhere")).unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        "log.entries: expected a request to the host nowhere, found 7 to others"
+    );
+}
+
+#[test]
+fn faults_name_their_place() {
+    let mut broken = archive();
+    broken["log"]["entries"][1]["request"]["url"] = json!(7);
+    assert_eq!(
+        read(&broken).unwrap_err(),
+        "log.entries[1].request.url: expected a string, found the number 7"
+    );
+    let mut broken = archive();
+    broken["log"]["entries"][2]["startedDateTime"] = json!("noon");
+    assert_eq!(
+        read(&broken).unwrap_err(),
+        "log.entries[2].startedDateTime: expected a time like 2024-05-01T10:20:30.125Z, \
+         found \"noon\""
+    );
+    let mut broken = archive();
+    broken["log"]["entries"] = json!([]);
+    assert_eq!(
+        read(&broken).unwrap_err(),
+        "log.entries: expected at least one request"
+    );
+    assert_eq!(
+        read(&json!({})).unwrap_err(),
+        "log: expected a value, found none"
+    );
+    assert_eq!(
+        read(&json!([])).unwrap_err(),
+        "expected an object with \"log\", found an array"
+    );
+    let whole = archive().to_string();
+    let truncated = parse("test", &whole[..whole.len() / 2], None).unwrap_err();
+    assert!(
+        truncated.to_string().starts_with("line 1, column "),
+        "{truncated}"
+    );
+}
+
+#[test]
+fn stamps_are_read_in_any_zone() {
+    let seconds = |text| since_epoch(text).map(|time| time.as_secs_f64());
+    assert_eq!(seconds("1970-01-01T00:00:00Z"), Some(0.0));
+    assert_eq!(
+        seconds("2009-07-24T19:20:30.45+01:00"),
+        Some(1_248_459_630.45)
+    );
+    assert_eq!(
+        seconds("2009-07-24T19:20:30.45+0100"),
+        Some(1_248_459_630.45)
+    );
+    for wrong in [
+        "",
+        "T",
+        "2009-07-24T19:20:30",
+        "2009-02-30T00:00:00Z",
+        "2009-07-24T19:20:30.x5Z",
+        "2009-07-24T19:20:30+ä0",
+    ] {
+        assert_eq!(seconds(wrong), None, "{wrong}");
+    }
+}
+
+/// Any JSON value that is not too deep.
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            proptest::collection::btree_map("[a-z]{1,4}", inner, 0..3)
+                .prop_map(|map| map.into_iter().collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_text_is_too_strange(text in "\\PC{0,120}") {
+        let _ = parse("test", &text, None);
+    }
+
+    #[test]
+    fn archives_with_any_value_anywhere_are_no_trouble(
+        entry in 0usize..7,
+        pointer in proptest::sample::select(vec![
+            "", "/pageref", "/startedDateTime", "/time", "/request", "/request/url",
+            "/request/method", "/response", "/response/status", "/response/content",
+            "/response/content/size", "/_initiator", "/_initiator/stack",
+        ]),
+        value in any_json(),
+    ) {
+        let mut archive = archive();
+        if let Some(place) = archive["log"]["entries"][entry].pointer_mut(pointer) {
+            *place = value;
+        }
+        if let Ok(workload) = read(&archive) {
+            workload.statistics();
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The groups of files of Fujinoki et al. (2003): ten sets of a hundred text files, with sizes from
+//! a bounded Pareto law of shape 0.63 and a mean of 4, 16 or 32 KB.
+//!
+//! The paper prints neither bound. Here the largest size is a thousand times the smallest, which
+//! with the mean determines both and gives the three groups one shape: about 200 B to 200 kB for
+//! the first. The sizes of a group are the law's quantiles at evenly spaced probabilities, shared out
+//! among its sets at random, so that the group has the law's mean; that of drawn sizes would be off
+//! by a tenth in either direction.
+
+use fathometer_model::Seed;
+
+use crate::content::Draws;
+use crate::distribution::Law;
+use crate::plan::{Choice, PageId, TargetId};
+use crate::workload::{Builder, Workload};
+
+/// The tail's index, alpha.
+const SHAPE: f64 = 0.63;
+/// The largest size over the smallest.
+const SPREAD: f64 = 1000.0;
+/// Sets of a group, each a page.
+const SETS: usize = 10;
+/// Files of a set.
+const FILES: usize = 100;
+
+/// A group by the mean of its files in KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// 4 KiB.
+    Mean4,
+    /// 16 KiB.
+    Mean16,
+    /// 32 KiB.
+    Mean32,
+}
+
+impl Group {
+    const fn kibibytes(self) -> u32 {
+        match self {
+            Group::Mean4 => 4,
+            Group::Mean16 => 16,
+            Group::Mean32 => 32,
+        }
+    }
+
+    /// The law of the group's sizes in octets.
+    pub fn law(self) -> Law {
+        let spanning = |low| Law::BoundedPareto {
+            low,
+            high: low * SPREAD,
+            shape: SHAPE,
+        };
+        // The mean is in proportion to the smallest size.
+        let mean = spanning(1.0).mean().expect("a bounded law has a mean");
+        spanning(f64::from(self.kibibytes() * 1024) / mean)
+    }
+}
+
+/// The group's ten sets, one page each, in turn. `seed` decides which set a size goes to.
+pub fn group(group: Group, seed: Seed) -> Workload {
+    let law = group.law();
+    let count = SETS * FILES;
+    let mut sizes: Vec<u64> = (0..count)
+        .map(|n| law.quantile((n as f64 + 0.5) / count as f64).round() as u64)
+        .collect();
+    let mut draws = Draws::new(seed.stream("workload.pareto"));
+    for last in (1..sizes.len()).rev() {
+        sizes.swap(last, draws.below(last + 1));
+    }
+    let mut builder = Builder::default();
+    let mut pages = Vec::new();
+    for (set, sizes) in sizes.chunks(FILES).enumerate() {
+        let members: Vec<TargetId> = sizes
+            .iter()
+            .enumerate()
+            .map(|(n, &size)| {
+                let path = format!("/set{set}/file{n:02}.txt");
+                builder.file(&path, "text/plain", size)
+            })
+            .collect();
+        pages.push(builder.pages.push(&members));
+    }
+    if let Law::BoundedPareto { low, high, .. } = law {
+        builder.notes.push(format!(
+            "bounded Pareto, alpha {SHAPE}, k {low:.1} B, p {high:.0} B: p = 1000 k is this \
+             program's choice, as the paper prints neither"
+        ));
+    }
+    let name = format!("pareto-{}k", group.kibibytes());
+    let pages: Vec<PageId> = pages;
+    builder.finish(&name, Choice::Sequence(pages.into()), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_group_has_its_mean_and_its_bounds() {
+        for (wanted, kibibytes) in [
+            (Group::Mean4, 4.0),
+            (Group::Mean16, 16.0),
+            (Group::Mean32, 32.0),
+        ] {
+            let law = wanted.law();
+            // The formula of the bounded Pareto law's mean, written out.
+            let Law::BoundedPareto { low, high, shape } = law else {
+                panic!("{law:?}");
+            };
+            let mean = shape * low.powf(shape) / (1.0 - (low / high).powf(shape))
+                * (high.powf(1.0 - shape) - low.powf(1.0 - shape))
+                / (1.0 - shape);
+            assert!((mean / 1024.0 / kibibytes - 1.0).abs() < 1e-9, "{mean}");
+
+            let workload = group(wanted, Seed(1));
+            let statistics = workload.statistics();
+            assert_eq!((statistics.files, statistics.pages), (1000, 10));
+            assert_eq!(statistics.mean_requests_per_page, 100.0);
+            let realised = statistics.mean / 1024.0 / kibibytes;
+            assert!((realised - 1.0).abs() < 0.01, "{realised}");
+            assert!(statistics.max.0 as f64 <= high.ceil());
+        }
+    }
+
+    #[test]
+    fn sets_differ_with_the_seed_and_are_pinned() {
+        let sizes = |seed| -> Vec<u64> {
+            let workload = group(Group::Mean4, Seed(seed));
+            workload
+                .files
+                .iter()
+                .map(|file| file.size)
+                .take(5)
+                .collect()
+        };
+        assert_ne!(sizes(1), sizes(2));
+        assert_eq!(sizes(1), [305, 760, 209, 1451, 273]);
+    }
+}

@@ -1,0 +1,231 @@
+//! WebStone file lists: pages, each a set of files, chosen by weight.
+//!
+//! Two forms are read, and may be mixed. One page a line, as WebStone 2.x has it:
+//!
+//! ```text
+//! # path, weight, size
+//! /file500.html 350 #500
+//! ```
+//!
+//! and pages of several files in the manner of 1.x: a line with the number of files and the weight,
+//! then one file a line. A line with a single number before all pages says how many there are.
+//!
+//! ```text
+//! 2
+//! 3 40
+//! /index.html #4096
+//! /logo.gif #1024
+//! /photo.gif #20480
+//! 1 10
+//! /about.html #2048
+//! ```
+//!
+//! A missing or non-positive weight counts as 1. `#` before a number is a size in octets; before
+//! anything else it begins a comment. The layout of pages of several files is this program's own:
+//! the published descriptions say what they are, not how they are written.
+
+mod sets;
+
+pub use sets::{almeida_a, almeida_b, standard};
+
+use crate::fault::{Fault, found, words};
+use crate::plan::{Choice, TargetId, Weights};
+use crate::synthetic::type_of;
+use crate::workload::{Builder, UNKNOWN_SIZE, Workload, is_origin_form};
+
+/// The workload of a file list. A user asks for page after page without a pause.
+pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
+    let mut list = List::default();
+    for (line, content) in text.lines().enumerate() {
+        list.line(line, content)?;
+    }
+    list.finish(name, text.lines().count())
+}
+
+#[derive(Default)]
+struct List {
+    builder: Builder,
+    weights: Vec<u64>,
+    /// The number of pages that the list says it has, and the line that says so.
+    stated: Option<(usize, u64)>,
+    /// The page whose files are being read.
+    open: Option<OpenPage>,
+    without_size: usize,
+}
+
+/// A page of several files of which some are still to come.
+struct OpenPage {
+    line: usize,
+    files: u64,
+    weight: u64,
+    members: Vec<TargetId>,
+}
+
+impl List {
+    fn line(&mut self, line: usize, content: &str) -> Result<(), Fault> {
+        let fault = |offset, message: String| Fault::in_line(line, content, offset, message);
+        let (fields, size) = fields(content).map_err(|(offset, message)| fault(offset, message))?;
+        let Some(&(offset, first)) = fields.first() else {
+            return match size {
+                Some(_) => Err(fault(0, "expected a path before a size".to_owned())),
+                None => Ok(()),
+            };
+        };
+        if first.bytes().all(|octet| octet.is_ascii_digit()) {
+            let number = || {
+                first.parse::<u64>().map_err(|_| {
+                    fault(
+                        offset,
+                        format!("expected a smaller number, found {}", found(first)),
+                    )
+                })
+            };
+            if let Some(&(offset, _)) = fields.get(2) {
+                return Err(fault(offset, "expected the end of the line".to_owned()));
+            }
+            if self.open.is_some() {
+                let message = format!("expected the path of a file, found {}", found(first));
+                return Err(fault(offset, message));
+            }
+            let Some(&(at, weight)) = fields.get(1) else {
+                if self.stated.is_some() || !self.weights.is_empty() {
+                    let message = "expected the number of files and the weight of a page";
+                    return Err(fault(offset, message.to_owned()));
+                }
+                self.stated = Some((line, number()?));
+                return Ok(());
+            };
+            let files = match number()? {
+                0 => {
+                    return Err(fault(
+                        offset,
+                        "expected at least one file in a page".to_owned(),
+                    ));
+                }
+                files => files,
+            };
+            self.open = Some(OpenPage {
+                line,
+                files,
+                weight: parse_weight(weight).map_err(|message| fault(at, message))?,
+                members: Vec::new(),
+            });
+            return Ok(());
+        }
+
+        let path = path_of(first).ok_or_else(|| {
+            let message = "expected a path that starts with / or an http URL";
+            fault(offset, format!("{message}, found {}", found(first)))
+        })?;
+        let last = if self.open.is_some() { 1 } else { 2 };
+        if let Some(&(offset, extra)) = fields.get(last) {
+            let message = format!(
+                "expected #bytes or the end of the line, found {}",
+                found(extra)
+            );
+            return Err(fault(offset, message));
+        }
+        self.without_size += usize::from(size.is_none());
+        let size = size.unwrap_or(UNKNOWN_SIZE);
+        let target = self.builder.file(path, type_of(path), size);
+        match &mut self.open {
+            Some(page) => {
+                page.members.push(target);
+                if page.members.len() as u64 == page.files {
+                    self.builder.pages.push(&page.members);
+                    self.weights.push(page.weight);
+                    self.open = None;
+                }
+            }
+            None => {
+                let weight = match fields.get(1) {
+                    Some(&(at, weight)) => {
+                        parse_weight(weight).map_err(|message| fault(at, message))?
+                    }
+                    None => 1,
+                };
+                self.builder.pages.push(&[target]);
+                self.weights.push(weight);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, name: &str, lines: usize) -> Result<Workload, Fault> {
+        if let Some(page) = self.open {
+            let missing = page.files - page.members.len() as u64;
+            let message = format!(
+                "expected {missing} more files of the page of line {}, found the end",
+                page.line + 1
+            );
+            return Err(Fault::in_line(lines, "", 0, message));
+        }
+        if let Some((line, stated)) = self.stated
+            && stated != self.weights.len() as u64
+        {
+            let message = format!(
+                "expected {stated} pages, as stated here, found {}",
+                self.weights.len()
+            );
+            return Err(Fault::in_line(line, "", 0, message));
+        }
+        if self.without_size > 0 {
+            self.builder.notes.push(format!(
+                "{} files of the list have no size and are taken to have {UNKNOWN_SIZE} B",
+                self.without_size
+            ));
+        }
+        let weights = Weights::new(self.weights)
+            .ok_or_else(|| Fault::whole("the list has no page: expected at least one"))?;
+        Ok(self.builder.finish(name, Choice::Weighted(weights), None))
+    }
+}
+
+/// A line's words before its size or comment, each with its offset; and the size.
+type Fields<'a> = (Vec<(usize, &'a str)>, Option<u64>);
+
+fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
+    let mut fields = Vec::new();
+    for (offset, word) in words(content) {
+        let Some(size) = word.strip_prefix('#') else {
+            fields.push((offset, word));
+            continue;
+        };
+        // A comment line may begin with a number as any other may.
+        if fields.is_empty() || !size.starts_with(|first: char| first.is_ascii_digit()) {
+            return Ok((fields, None));
+        }
+        return match size.parse() {
+            // More than a petabyte is a slip.
+            Ok(octets @ 0..=1_000_000_000_000_000) => Ok((fields, Some(octets))),
+            _ => Err((
+                offset + 1,
+                format!("expected a size in octets, found {}", found(size)),
+            )),
+        };
+    }
+    Ok((fields, None))
+}
+
+/// A weight; non-positive ones count as 1.
+fn parse_weight(text: &str) -> Result<u64, String> {
+    match text.parse::<i32>() {
+        Ok(weight) => Ok(u64::try_from(weight).unwrap_or(0).max(1)),
+        Err(_) => Err(format!(
+            "expected a weight, a whole number, found {}",
+            found(text)
+        )),
+    }
+}
+
+/// The path of a path or of a URL.
+fn path_of(text: &str) -> Option<&str> {
+    let path = match text.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+        None => text,
+    };
+    is_origin_form(path).then_some(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! File lists that are known: WebStone's own, and the two of Almeida et al. (1996).
+
+use crate::plan::{Choice, Weights};
+use crate::workload::{Builder, Workload};
+
+/// The standard set of WebStone 2.x, which its run rules ask for.
+pub const STANDARD: &str = "\
+/file500.html 350 #500
+/file5k.html 500 #5125
+/file50k.html 140 #51250
+/file500k.html 9 #512500
+/file5m.html 1 #5248000
+";
+
+/// Sizes of almeida96's files in KiB, how many there are, and the weight of each.
+const ALMEIDA: &str = include_str!("../../../../workloads/almeida96_sizes.csv");
+
+/// WebStone's standard set: one file a page.
+pub fn standard() -> Workload {
+    super::parse("webstone", STANDARD).expect("the standard set is a file list")
+}
+
+/// Workload A of Almeida et al.: 18 files of 298 KB in total, 94 % of accesses to files below
+/// 50 KB.
+///
+/// The paper prints these figures and not the files; the sizes are a set that satisfies them. The
+/// printed mean of 15 KB does not: 298 / 18 is 16.6. Neither does the paper say which files make a
+/// page: each file is a page of its own.
+pub fn almeida_a() -> Workload {
+    almeida("a", "almeida-a")
+}
+
+/// Workload B of Almeida et al.: 180 files of 1 to 200 KB, 5 MB in total, all alike probable.
+///
+/// As with [`almeida_a`], a set that satisfies what is printed, except the printed mean of 27 KB:
+/// 5 MB / 180 is 28.4.
+pub fn almeida_b() -> Workload {
+    almeida("b", "almeida-b")
+}
+
+fn almeida(letter: &str, name: &str) -> Workload {
+    let mut builder = Builder::default();
+    let mut weights = Vec::new();
+    for row in ALMEIDA.lines().skip(1) {
+        let fields: Vec<&str> = row.split(',').collect();
+        if fields[0] != letter {
+            continue;
+        }
+        let number = |field: usize| -> u64 {
+            fields[field]
+                .parse()
+                .expect("the table's numbers are numbers")
+        };
+        for _ in 0..number(2) {
+            let path = format!("/{letter}/file{:03}-{}k.html", weights.len(), number(1));
+            let target = builder.file(&path, "text/html", number(1) * 1024);
+            builder.pages.push(&[target]);
+            weights.push(number(3));
+        }
+    }
+    builder.notes.push(
+        "the sizes are a set that satisfies what the paper prints; every file is a page of its own"
+            .to_owned(),
+    );
+    let weights = Weights::new(weights).expect("the table has rows of each workload");
+    builder.finish(name, Choice::Weighted(weights), None)
+}

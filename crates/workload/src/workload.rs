@@ -1,0 +1,417 @@
+//! A workload: a plan, the files it asks for, and what there is to say about them.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_model::{Bytes, FileId, Page, Seed, Site};
+
+use crate::fault::Fault;
+use crate::microscape::{self, Variant};
+use crate::plan::{Choice, PageId, Pages, Plan, Sessions, Target, TargetId};
+use crate::statistics::Statistics;
+use crate::synthetic::{self, FileSpec};
+use crate::{access_log, har, httperf, leucht, pareto, specweb, today, webstone};
+
+/// Octets of a file whose size the workload does not say.
+pub const UNKNOWN_SIZE: u64 = 1024;
+
+/// What is asked for, and of what.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    /// Who asks for what next.
+    pub plan: Plan,
+    /// The files that the plan's targets ask for, each path once. Targets of other methods than GET
+    /// and HEAD, and those of which is known that there is no file, have none.
+    pub files: Vec<FileSpec>,
+    /// What was chosen where the workload's source leaves a choice, and what was left out. Whole
+    /// sentences without a full stop, to be printed with the results.
+    pub notes: Vec<String>,
+    /// Where the octets come from.
+    pub content: Content,
+}
+
+/// Where the octets of a workload's files come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// From [`synthetic::site`].
+    Synthetic,
+    /// From [`microscape::site`].
+    Microscape(Variant),
+}
+
+impl Workload {
+    /// The site that the plan's requests can be answered from. `ratio` is what DEFLATE leaves of
+    /// synthetic texts, [`synthetic::TEXT_RATIO`] if nothing speaks for another.
+    pub fn site(&self, ratio: f64, seed: Seed) -> Site {
+        match self.content {
+            Content::Microscape(variant) => microscape::site(seed, variant),
+            Content::Synthetic => synthetic::site(
+                self.plan.name.clone(),
+                self.files.clone(),
+                self.pages(),
+                ratio,
+                seed,
+            ),
+        }
+    }
+
+    /// The workload's figures.
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(self)
+    }
+
+    /// The plan's pages as pages of files.
+    fn pages(&self) -> Vec<Page> {
+        let places: HashMap<Vec<u8>, FileId> = self
+            .files
+            .iter()
+            .zip(0..)
+            .filter_map(|(file, id)| Some((file_key(&file.path)?, FileId(id))))
+            .collect();
+        let file_of = |target: TargetId| {
+            let key = file_key(&self.plan.targets[target.0 as usize].path)?;
+            places.get(&key).copied()
+        };
+        (0..self.plan.pages.len() as u32)
+            .filter_map(|page| {
+                let targets = self.plan.pages.get(PageId(page));
+                let base = file_of(targets.members[0])?;
+                let mut page = Page {
+                    base,
+                    embedded: Vec::new(),
+                    named_by: Vec::new(),
+                };
+                // Where each member stands among the embedded files; the base and what has no
+                // file stand nowhere.
+                let mut place_of: Vec<Option<u16>> = vec![None];
+                let mut seen = HashMap::from([(base, None)]);
+                for (place, &member) in targets.members.iter().enumerate().skip(1) {
+                    let Some(file) = file_of(member) else {
+                        place_of.push(None);
+                        continue;
+                    };
+                    let new = u16::try_from(page.embedded.len()).ok();
+                    let at = *seen.entry(file).or_insert(new);
+                    place_of.push(at);
+                    if at == new && new.is_some() {
+                        page.embedded.push(file);
+                        let by = targets.named_by.get(place).copied().unwrap_or(0);
+                        page.named_by.push(place_of[usize::from(by)]);
+                    }
+                }
+                if page.named_by.iter().all(Option::is_none) {
+                    page.named_by = Vec::new();
+                }
+                Some(page)
+            })
+            .collect()
+    }
+}
+
+/// What a workload may be told besides its name.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where random choices come from.
+    pub seed: Seed,
+    /// Directories of the SPECweb file sets, 36 files each.
+    pub directories: u32,
+    /// The pause after a burst of an httperf session that states none.
+    pub think: Duration,
+    /// The host whose requests of a HAR file are made; `None`: the one of its first request.
+    pub host: Option<String>,
+    /// Leave out lines of an access log that cannot be read, and count them.
+    pub skip_unreadable: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seed: Seed(1998),
+            directories: 10,
+            think: Duration::ZERO,
+            host: None,
+            skip_unreadable: false,
+        }
+    }
+}
+
+/// There is no such workload, or its file is at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The name is none that is known.
+    #[error("there is no workload named {name:?}: there are {}", NAMES.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("failed to read {file}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file can be read, but is not what it should be.
+    #[error("{file}: {fault}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// An option is outside what the workload is defined for.
+    #[error("{0}")]
+    Option(&'static str),
+}
+
+/// The names that [`by_name`] knows; `FILE` stands for the name of a file.
+pub const NAMES: &[&str] = &[
+    "microscape",
+    "microscape-mixed-case",
+    "webstone",
+    "almeida-a",
+    "almeida-b",
+    "specweb96",
+    "specweb99",
+    "pareto-4k",
+    "pareto-16k",
+    "pareto-32k",
+    "leucht15-small",
+    "leucht15-medium",
+    "leucht15-large",
+    "today",
+    "webstone:FILE",
+    "wsesslog:FILE",
+    "log:FILE",
+    "har:FILE",
+];
+
+/// The workload of this name. `read` gives the text of a file; it is called once, and only for a
+/// name with a file in it. Octets of a file that are not UTF-8 may be replaced.
+pub fn by_name(
+    name: &str,
+    options: &Options,
+    read: impl FnOnce(&str) -> io::Result<String>,
+) -> Result<Workload, WorkloadError> {
+    if let Some((kind, file)) = name.split_once(':') {
+        let parse: fn(&str, &str, &Options) -> Result<Workload, Fault> = match kind {
+            "webstone" => |name, text, _| webstone::parse(name, text),
+            "wsesslog" => |name, text, options| httperf::parse(name, text, options.think),
+            "log" => |name, text, options| access_log::parse(name, text, options.skip_unreadable),
+            "har" => |name, text, options| har::parse(name, text, options.host.as_deref()),
+            _ => return Err(unknown(name)),
+        };
+        let text = read(file).map_err(|source| WorkloadError::Read {
+            file: file.to_owned(),
+            source,
+        })?;
+        return parse(name, &text, options).map_err(|fault| WorkloadError::File {
+            file: file.to_owned(),
+            fault,
+        });
+    }
+    let directories = || match options.directories {
+        0 => Err(WorkloadError::Option(
+            "a SPECweb site has at least one directory",
+        )),
+        1..=10_000 => Ok(options.directories),
+        _ => Err(WorkloadError::Option(
+            "a SPECweb site has at most 10 000 directories",
+        )),
+    };
+    Ok(match name {
+        "microscape" => of_microscape(Variant::LowerCase),
+        "microscape-mixed-case" => of_microscape(Variant::MixedCase),
+        "webstone" => webstone::standard(),
+        "almeida-a" => webstone::almeida_a(),
+        "almeida-b" => webstone::almeida_b(),
+        "specweb96" => specweb::specweb96(directories()?),
+        "specweb99" => specweb::specweb99(directories()?),
+        "pareto-4k" => pareto::group(pareto::Group::Mean4, options.seed),
+        "pareto-16k" => pareto::group(pareto::Group::Mean16, options.seed),
+        "pareto-32k" => pareto::group(pareto::Group::Mean32, options.seed),
+        "leucht15-small" => leucht::page(leucht::Size::Small),
+        "leucht15-medium" => leucht::page(leucht::Size::Medium),
+        "leucht15-large" => leucht::page(leucht::Size::Large),
+        "today" => today::page(),
+        _ => return Err(unknown(name)),
+    })
+}
+
+fn unknown(name: &str) -> WorkloadError {
+    WorkloadError::Unknown {
+        name: name.to_owned(),
+    }
+}
+
+/// The page of nielsen97. Sizes and paths are the same with every seed.
+fn of_microscape(variant: Variant) -> Workload {
+    let mut builder = Builder::default();
+    let mut members = Vec::new();
+    for file in microscape::site(Seed(0), variant).files {
+        let content_type = synthetic::type_of(&file.path);
+        members.push(builder.file(&file.path, content_type, file.body.len().0));
+    }
+    let mut workload = builder.one_page(variant.site_name(), &members, None);
+    workload.content = Content::Microscape(variant);
+    workload
+}
+
+/// Collects targets and files, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    pub targets: Vec<Target>,
+    pub pages: Pages,
+    pub files: Vec<FileSpec>,
+    pub notes: Vec<String>,
+    target_ids: HashMap<TargetKey, TargetId>,
+    file_places: HashMap<Vec<u8>, usize>,
+}
+
+/// Method, path, and content: what makes two requests the same.
+type TargetKey = (String, String, Option<Arc<[u8]>>);
+
+impl Builder {
+    /// A request, the same as any earlier one that is alike.
+    pub fn target(&mut self, method: &str, path: &str, content: Option<Arc<[u8]>>) -> TargetId {
+        let key = (method.to_owned(), path.to_owned(), content);
+        if let Some(&id) = self.target_ids.get(&key) {
+            return id;
+        }
+        let id = TargetId(self.targets.len() as u32);
+        self.targets.push(Target {
+            method: method.to_owned().into(),
+            content: key.2.clone(),
+            ..Target::get(path, None)
+        });
+        self.target_ids.insert(key, id);
+        id
+    }
+
+    /// Says that there is a file for a path. Of several sizes the largest holds.
+    pub fn add_file(&mut self, path: &str, content_type: &'static str, size: u64) {
+        let Some(key) = file_key(path) else {
+            return;
+        };
+        match self.file_places.get(&key) {
+            Some(&place) => {
+                let file = &mut self.files[place];
+                file.size = file.size.max(size);
+            }
+            None => {
+                self.file_places.insert(key, self.files.len());
+                self.files.push(FileSpec {
+                    path: without_query(path).to_owned(),
+                    content_type,
+                    size,
+                });
+            }
+        }
+    }
+
+    /// A GET for a file of known size.
+    pub fn file(&mut self, path: &str, content_type: &'static str, size: u64) -> TargetId {
+        self.add_file(path, content_type, size);
+        self.target("GET", path, None)
+    }
+
+    /// A workload that asks for one page again and again.
+    pub fn one_page(
+        mut self,
+        name: &str,
+        members: &[TargetId],
+        named_by: Option<&[u16]>,
+    ) -> Workload {
+        let page = match named_by {
+            Some(named_by) => self.pages.push_with_dependencies(members, named_by),
+            None => self.pages.push(members),
+        };
+        self.finish(name, Choice::Sequence([page].into()), None)
+    }
+
+    /// The workload. Users go on for ever without a pause, unless sessions were recorded.
+    pub fn finish(
+        mut self,
+        name: &str,
+        choice: Choice,
+        recorded: Option<Arc<[Duration]>>,
+    ) -> Workload {
+        for target in &mut self.targets {
+            let place = file_key(&target.path).and_then(|key| self.file_places.get(&key));
+            target.size = match &*target.method {
+                "HEAD" => Some(Bytes(0)),
+                "GET" => place.map(|&place| Bytes(self.files[place].size)),
+                _ => None,
+            };
+        }
+        let sessions = Sessions {
+            pages: recorded
+                .is_some()
+                .then_some(crate::distribution::Law::Fixed(1.0)),
+            off: None,
+        };
+        Workload {
+            plan: Plan {
+                name: name.to_owned(),
+                targets: self.targets,
+                pages: self.pages,
+                choice,
+                sessions,
+                recorded,
+            },
+            files: self.files,
+            notes: self.notes,
+            content: Content::Synthetic,
+        }
+    }
+}
+
+/// The path of the file that answers a request for `target`: without the query.
+fn without_query(target: &str) -> &str {
+    target.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// The octets that the path of a target names a file by. `None` for one that a site cannot have:
+/// with dot segments, or with what does not decode.
+fn file_key(target: &str) -> Option<Vec<u8>> {
+    let path = without_query(target);
+    if !is_origin_form(path) {
+        return None;
+    }
+    let mut key = Vec::with_capacity(path.len());
+    let mut octets = path.bytes();
+    while let Some(octet) = octets.next() {
+        if octet != b'%' {
+            key.push(octet);
+            continue;
+        }
+        let mut digit = || (octets.next()? as char).to_digit(16);
+        match (digit()? * 16 + digit()?) as u8 {
+            0 | b'/' => return None,
+            octet => key.push(octet),
+        }
+    }
+    let is_dots = |segment: &[u8]| segment == b"." || segment == b"..";
+    (!key.split(|&octet| octet == b'/').any(is_dots)).then_some(key)
+}
+
+/// Whether a request can have this target: RFC 9112 section 3.2.1, leniently.
+pub(crate) fn is_origin_form(target: &str) -> bool {
+    target.starts_with('/')
+        && target
+            .bytes()
+            .all(|octet| octet.is_ascii_graphic() && octet != b'#')
+}
+
+/// Whether this is a method: a token of RFC 9110 section 5.6.2.
+pub(crate) fn is_token(text: &str) -> bool {
+    let is_token_octet =
+        |octet: u8| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet);
+    !text.is_empty() && text.bytes().all(is_token_octet)
+}
+
+#[cfg(test)]
+mod tests;
