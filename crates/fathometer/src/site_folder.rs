@@ -1,7 +1,7 @@
 //! A site as a folder: written out for any server, and read in for ours.
 //!
 //! A representation that is compressed in advance lies beside its file with the coding's name for
-//! an ending: `index.html.deflate`, `index.html.gz`.
+//! an ending: `index.html.deflate` (or `.zz`), `index.html.gz`.
 
 use std::ffi::OsString;
 use std::fs::{self, File as DiskFile};
@@ -12,9 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fathometer_model::{Body, ContentCoding, File, FileId, Page, Site};
 
-/// Codings and the endings of their files.
-const CODINGS: [(ContentCoding, &str); 2] = [
+/// Codings and the endings of their files. Files are written with the first of a coding.
+pub const CODINGS: [(ContentCoding, &str); 3] = [
     (ContentCoding::Deflate, "deflate"),
+    (ContentCoding::Deflate, "zz"),
     (ContentCoding::Gzip, "gz"),
 ];
 
@@ -146,7 +147,9 @@ pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
         return Err(SiteFolderError::Empty(folder.to_owned()));
     }
     for (plain, coding, body) in coded {
-        if let Some(file) = files.iter_mut().find(|file| file.path == plain) {
+        if let Some(file) = files.iter_mut().find(|file| file.path == plain)
+            && file.encoded.iter().all(|(known, _)| *known != coding)
+        {
             file.encoded.push((coding, body));
         }
     }
@@ -187,7 +190,8 @@ fn collect(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), S
     Ok(())
 }
 
-fn media_type(path: &Path) -> &'static str {
+/// The media type that the ending of a file's name stands for.
+pub fn media_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("");
     TYPES
         .iter()

@@ -62,6 +62,12 @@ impl Clock {
     }
 }
 
+/// The wall clock that the kernel stamps files with, since the Unix epoch. It moves in ticks of some
+/// milliseconds, and is stepped when the wall clock is.
+pub fn file_time() -> Duration {
+    Duration::from_nanos(nanoseconds(ClockId::RealtimeCoarse))
+}
+
 /// The processor time used so far by the calling thread, user and system.
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::ThreadCPUTime))

@@ -226,6 +226,44 @@ pub fn send_vectored(
     }
 }
 
+/// Sends as much as fits of one piece, without waiting. As [`send_vectored`], and cheaper where there is
+/// but one piece.
+pub fn send(socket: impl AsFd, piece: &[u8], more: bool) -> io::Result<Option<usize>> {
+    use rustix::net::SendFlags;
+    let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    flags.set(SendFlags::MORE, more);
+    loop {
+        match rustix::net::send(&socket, piece, flags) {
+            Ok(sent) => return Ok(Some(sent)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sends as much as fits of a file's octets from `offset` on, at most `length`, without their passing
+/// through this program's memory. The socket must not block. `None`: nothing fits just now; `Some(0)`:
+/// the file has no octet there.
+pub fn send_file(
+    socket: impl AsFd,
+    file: impl AsFd,
+    offset: u64,
+    length: u64,
+) -> io::Result<Option<usize>> {
+    // No more than the kernel takes in one call.
+    let length = length.min(0x7fff_f000) as usize;
+    loop {
+        let mut offset = offset;
+        match rustix::fs::sendfile(&socket, &file, Some(&mut offset), length) {
+            Ok(sent) => return Ok(Some(sent)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Asks for every segment to be acknowledged at once (`true`), or for delayed acknowledgements.
 ///
 /// The kernel forgets either when it pleases. `false` ends the quick acknowledgements that a
@@ -438,6 +476,27 @@ mod tests {
         let mut text = [0; 3];
         server.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"abc");
+    }
+
+    #[test]
+    fn files_are_sent_from_where_they_are_asked_for_to_their_end() {
+        let listener = listen(loopback(), 1, &SocketOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        let server = accepted(&listener);
+        server.set_nonblocking(true).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, b"0123456789").unwrap();
+        assert_eq!(send(&server, b"ab", true).unwrap(), Some(2));
+        assert_eq!(send_file(&server, &file, 3, 4).unwrap(), Some(4));
+        assert_eq!(send_file(&server, &file, 8, 100).unwrap(), Some(2));
+        assert_eq!(send_file(&server, &file, 10, 1).unwrap(), Some(0));
+        let mut text = [0; 8];
+        client.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"ab345689");
+        let much = vec![0; 1 << 20];
+        while send(&server, &much, false).unwrap().is_some() {}
+        assert_eq!(send_file(&server, &file, 0, 1).unwrap(), None);
     }
 
     #[test]

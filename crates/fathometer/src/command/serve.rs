@@ -1,30 +1,45 @@
 //! `fathometer serve`: the origin on a real address.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use fathometer_http::origin::Origin;
-use fathometer_model::{Bytes, Seed, Site};
-use fathometer_sys::{Clock, Interrupt};
+use fathometer_http::h1::server::ServerConfig;
+use fathometer_http::origin::{Origin, OriginConfig};
+use fathometer_model::{Bytes, Instant, Seed};
+use fathometer_sys::{Clock, Interrupt, machine, sched};
 use fathometer_workload::microscape::Variant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Failure;
-use crate::origin::{OriginLoop, OriginSockets};
-use crate::server::definition::Definition;
+use super::arguments::time;
+use crate::origin::folder::{Bounds, FolderStore};
+use crate::origin::{
+    LogFile, LogFormat, OriginSockets, OriginStatistics, Service, ServiceError, ServiceOptions,
+};
+use crate::server::definition::{Definition, Embedded};
 use crate::server::{self, Demands};
-use crate::site_folder;
+
+/// Memory for small files of a folder, in all loops together.
+const CACHE: Bytes = Bytes(256 * 1024 * 1024);
+/// Open descriptors of large files, in all loops together.
+const DESCRIPTORS: usize = 2048;
+/// Descriptors that are neither connections nor files of the folder: standard streams, polls,
+/// listeners, the log.
+const OTHER_DESCRIPTORS: usize = 8;
+/// The same, for each loop.
+const LOOP_DESCRIPTORS: usize = 6;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArguments {
-    /// The folder to serve
+    /// The folder to serve; its files are found when they are asked for
     #[arg(required_unless_present = "site", conflicts_with = "site")]
     folder: Option<PathBuf>,
-    /// A workload's site instead of a folder: microscape
+    /// A workload's site, from memory, instead of a folder: microscape
     #[arg(long)]
     site: Option<String>,
     /// The seed of that site's content
@@ -33,6 +48,21 @@ pub struct ServeArguments {
     /// Where to listen; may be given several times, port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: Vec<SocketAddr>,
+    /// Event loops, each on a thread of its own [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Keep each event loop on a processor of its own
+    #[arg(long)]
+    pin: bool,
+    /// Write a line for each response to a file, or to standard output (-)
+    #[arg(long, value_name = "FILE|-")]
+    log: Option<PathBuf>,
+    /// What a line says: common or combined, which adds Referer and User-Agent
+    #[arg(long, default_value = "common", value_name = "FORMAT")]
+    log_format: LogFormat,
+    /// When asked to end, how long to wait for what is under way (500ms, 10s, 2m)
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time)]
+    drain: Duration,
     /// How it presents itself: embedded, embedded-jigsaw or embedded-apache
     #[arg(long = "as", default_value = "embedded", value_name = "SERVER")]
     dress: String,
@@ -47,13 +77,8 @@ pub struct ServeArguments {
     nagle: bool,
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
-    let site: Site = match (&arguments.site, &arguments.folder) {
-        (Some(name), _) => super::site::workload(name, Seed(arguments.seed), Variant::LowerCase)?,
-        (None, Some(folder)) => site_folder::read(folder)?,
-        (None, None) => return Err("give a folder or --site".into()),
-    };
     let definition = Definition::load(&arguments.dress)?;
     let Some(embedded) = &definition.embedded else {
         return Err(format!(
@@ -70,49 +95,194 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         service_time: Duration::ZERO,
         connection_time: Duration::ZERO,
     };
+    let threads = match arguments.threads {
+        Some(threads) => usize::from(threads),
+        None => sched::processors()?.len(),
+    };
     let interrupt = Interrupt::install()?;
     let clock = Clock::start();
-    let files = site.files.len();
-    let bytes: Bytes = site.files.iter().map(|file| file.body.len()).sum();
-    let origin: Arc<Origin> =
-        server::embedded_origin(&definition.name, embedded, &Arc::new(site), clock)?;
-    let config = Arc::new(server::embedded_config(embedded, demands));
-    let sockets = OriginSockets {
-        nodelay: demands.nodelay,
-        quick_ack: None,
-    };
-    let origin = OriginLoop::bind(&arguments.listen, origin, config, sockets, clock)
-        .map_err(|error| listen_failure(&arguments.listen, &error))?;
-    for address in origin.addresses()? {
-        println!("serving {files} files of {bytes} on http://{address}/");
-    }
-    let handle = origin.handle();
-    let thread = std::thread::Builder::new()
-        .name("origin".to_owned())
-        .spawn(move || origin.run())?;
-    while !interrupt.is_raised() && !thread.is_finished() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let answered = handle.responses();
-    handle.stop();
-    match thread.join() {
-        Ok(statistics) => {
-            let statistics = statistics?;
-            eprintln!(
-                "{answered} responses over {} connections",
-                statistics.connections
-            );
-            Ok(ExitCode::SUCCESS)
+    let share = Share::of(machine::raise_open_files(), threads);
+    let (what, origins) = origins(arguments, &definition.name, embedded, share, clock)?;
+    let log = match &arguments.log {
+        None => None,
+        Some(path) => {
+            let log = LogFile::open(path, arguments.log_format)
+                .map_err(|error| format!("failed to open the log {}: {error}", path.display()))?;
+            Some(Arc::new(log))
         }
-        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    let config = Arc::new(ServerConfig {
+        request_text: log.is_some(),
+        ..server::embedded_config(embedded, demands)
+    });
+    let options = ServiceOptions {
+        addresses: arguments.listen.clone(),
+        sockets: OriginSockets {
+            nodelay: demands.nodelay,
+            quick_ack: None,
+        },
+        pinned: arguments.pin,
+        most_open: share.connections,
+        log,
+    };
+    let service = Service::start(&options, origins, &config, clock).map_err(start_failure)?;
+    for address in service.addresses() {
+        println!("serving {what} on http://{address}/");
+    }
+    eprintln!(
+        "{threads} event loops, at most {} connections; interrupt to end",
+        share.connections
+    );
+    wait(interrupt, &service)?;
+    service.drain(arguments.drain);
+    let statistics = service.join()?;
+    report(&statistics);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the descriptors of the program are shared out.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    threads: usize,
+    /// For connections, in all.
+    connections: usize,
+    /// For files of a folder, of each loop.
+    files: usize,
+}
+
+impl Share {
+    fn of(descriptors: u64, threads: usize) -> Share {
+        let all = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        let others = OTHER_DESCRIPTORS + LOOP_DESCRIPTORS * threads;
+        let rest = all.saturating_sub(others);
+        let files = DESCRIPTORS.min(rest / 4) / threads;
+        Share {
+            threads,
+            // A file is opened before another one is given up for it.
+            connections: rest.saturating_sub((files + 4) * threads).max(threads),
+            files,
+        }
     }
 }
 
-fn listen_failure(addresses: &[SocketAddr], error: &std::io::Error) -> Failure {
-    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    format!(
-        "failed to listen on {}: {error}: end what listens there, or give another address with --listen",
-        addresses.join(", ")
-    )
-    .into()
+/// What is served, in words, and an origin for each loop.
+fn origins(
+    arguments: &ServeArguments,
+    name: &str,
+    embedded: &Embedded,
+    share: Share,
+    clock: Clock,
+) -> Result<(String, Vec<Arc<Origin>>), Failure> {
+    match (&arguments.site, &arguments.folder) {
+        (Some(site), _) => {
+            let site = super::site::workload(site, Seed(arguments.seed), Variant::LowerCase)?;
+            let bytes: Bytes = site.files.iter().map(|file| file.body.len()).sum();
+            let what = format!("{} files of {bytes}", site.files.len());
+            let origin = server::embedded_origin(name, embedded, &Arc::new(site), clock)?;
+            Ok((what, vec![origin; share.threads]))
+        }
+        (None, Some(folder)) => {
+            let bounds = Bounds {
+                octets: CACHE.0 / share.threads as u64,
+                descriptors: share.files,
+            };
+            let config = OriginConfig {
+                dress: embedded.dress(name)?,
+                wall_clock: clock.realtime_of(Instant::ZERO),
+                discard: None,
+            };
+            let origins = (0..share.threads)
+                .map(|_| {
+                    let store = FolderStore::open(folder, bounds)
+                        .map_err(|error| folder_failure(folder, &error))?;
+                    Ok(Arc::new(Origin::of_store(Box::new(store), config.clone())?))
+                })
+                .collect::<Result<Vec<_>, Failure>>()?;
+            if folder.read_dir().is_ok_and(|mut all| all.next().is_none()) {
+                eprintln!("there is nothing in {} yet", folder.display());
+            }
+            Ok((folder.display().to_string(), origins))
+        }
+        (None, None) => Err("give a folder or --site".into()),
+    }
+}
+
+/// Waits for a signal, or for a loop to end.
+fn wait(interrupt: Interrupt, service: &Service) -> Result<(), Failure> {
+    let now_and_then = Timespec {
+        tv_sec: 0,
+        tv_nsec: 200_000_000,
+    };
+    while !interrupt.is_raised() && !service.has_ended() {
+        let mut fds = [PollFd::new(&interrupt, PollFlags::IN)];
+        match poll(&mut fds, Some(&now_and_then)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn report(statistics: &OriginStatistics) {
+    eprintln!(
+        "{} responses with {} of content over {} connections",
+        statistics.responses,
+        Bytes(statistics.content),
+        statistics.connections
+    );
+    if statistics.reset_at_end > 0 {
+        eprintln!(
+            "{} connections did not end in time and were reset",
+            statistics.reset_at_end
+        );
+    }
+    if statistics.pauses > 0 {
+        eprintln!(
+            "new connections had to wait {} times for descriptors",
+            statistics.pauses
+        );
+    }
+    if statistics.log_lines_lost > 0 {
+        eprintln!(
+            "{} lines of the access log could not be written",
+            statistics.log_lines_lost
+        );
+    }
+}
+
+fn folder_failure(folder: &Path, error: &std::io::Error) -> Failure {
+    format!("failed to serve {}: {error}", folder.display()).into()
+}
+
+fn start_failure(error: ServiceError) -> Failure {
+    match error {
+        ServiceError::Listen { address, error } => format!(
+            "failed to listen on {address}: {error}: end what listens there, or give another \
+             address with --listen"
+        )
+        .into(),
+        ServiceError::System(error) => format!("failed to start: {error}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_shared_out_and_never_promised_twice() {
+        for descriptors in [0, 20, 64, 256, 1024, 20_000, 1_000_000] {
+            for threads in [1, 2, 16] {
+                let share = Share::of(descriptors, threads);
+                let promised = OTHER_DESCRIPTORS
+                    + threads * (LOOP_DESCRIPTORS + share.files)
+                    + share.connections;
+                assert!(share.connections >= threads);
+                assert!(
+                    promised as u64 <= descriptors || share.connections == threads,
+                    "{descriptors} {threads}: {share:?}"
+                );
+            }
+        }
+    }
 }

@@ -1,0 +1,213 @@
+//! The access log: one line for every response that was handed to the kernel, whole or cut short.
+//!
+//! Each loop gathers its lines in a buffer of its own and writes whole lines, every second, when the
+//! buffer has grown large, and at the end. What clients sent is escaped: a line of the log is one
+//! response, and a field in quotes ends where its quotes end.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fathometer_http::h1::server::{RequestText, Served};
+use fathometer_http::origin::date::format_date;
+use fathometer_model::Instant;
+use fathometer_sys::Clock;
+
+/// A buffer with this much in it is written out.
+const FULL: usize = 64 * 1024;
+
+/// Lines wait no longer than this to be written.
+pub(super) const FLUSH_AFTER: Duration = Duration::from_secs(1);
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `host - - [time] "request line" status octets`: the Common Log Format, the octets being those
+    /// of content that were sent.
+    Common,
+    /// The same, then `"referer" "user agent"`.
+    Combined,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogFormat, String> {
+        match text {
+            "common" => Ok(LogFormat::Common),
+            "combined" => Ok(LogFormat::Combined),
+            _ => Err("give common or combined".to_owned()),
+        }
+    }
+}
+
+/// Where lines go. Shared by all loops.
+#[derive(Debug)]
+pub struct LogFile {
+    file: Mutex<File>,
+    format: LogFormat,
+}
+
+impl LogFile {
+    /// Appends to a file, which is made when there is none; `-` is standard output.
+    pub fn open(path: &Path, format: LogFormat) -> io::Result<LogFile> {
+        let file = if path == Path::new("-") {
+            File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0)?)
+        } else {
+            OpenOptions::new().create(true).append(true).open(path)?
+        };
+        Ok(LogFile {
+            file: Mutex::new(file),
+            format,
+        })
+    }
+}
+
+/// The lines of one loop.
+#[derive(Debug)]
+pub(super) struct AccessLog {
+    to: Arc<LogFile>,
+    clock: Clock,
+    lines: Vec<u8>,
+    count: u64,
+    oldest: Instant,
+    /// Lines that could not be written.
+    lost: u64,
+    second: u64,
+    time: [u8; 28],
+}
+
+impl AccessLog {
+    pub fn new(to: Arc<LogFile>, clock: Clock) -> AccessLog {
+        AccessLog {
+            to,
+            clock,
+            lines: Vec::with_capacity(2 * FULL),
+            count: 0,
+            oldest: Instant::ZERO,
+            lost: 0,
+            second: 0,
+            time: log_time(0),
+        }
+    }
+
+    /// Notes a response.
+    pub fn note(&mut self, peer: SocketAddr, served: &Served, text: &RequestText<'_>) {
+        let second = self.clock.realtime_of(served.received).as_secs();
+        if second != self.second {
+            self.second = second;
+            self.time = log_time(second);
+        }
+        if self.lines.is_empty() {
+            self.oldest = served.at;
+        }
+        let line = &mut self.lines;
+        // Writing to a vector does not fail.
+        let _ = write!(line, "{} - - ", peer.ip());
+        line.extend_from_slice(&self.time);
+        line.push(b' ');
+        quoted(line, text.line);
+        let _ = write!(line, " {} {}", served.status, served.body.0);
+        if self.to.format == LogFormat::Combined {
+            for text in [text.referer, text.user_agent] {
+                line.push(b' ');
+                quoted(line, text);
+            }
+        }
+        line.push(b'\n');
+        self.count += 1;
+        if self.lines.len() >= FULL {
+            self.flush();
+        }
+    }
+
+    /// Until lines are due to be written.
+    pub fn due(&self, now: Instant) -> Option<Duration> {
+        (!self.lines.is_empty()).then(|| (self.oldest + FLUSH_AFTER).since(now))
+    }
+
+    /// Writes what is due.
+    pub fn flush_due(&mut self, now: Instant) {
+        if self.due(now).is_some_and(|due| due.is_zero()) {
+            self.flush();
+        }
+    }
+
+    /// Writes all lines.
+    pub fn flush(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let mut file = self
+            .to
+            .file
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Err(error) = file.write_all(&self.lines) {
+            if self.lost == 0 {
+                eprintln!("failed to write to the access log, lines are lost: {error}");
+            }
+            self.lost += self.count;
+        }
+        self.lines.clear();
+        self.count = 0;
+    }
+
+    /// Lines that could not be written.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// `[10/Oct/2000:13:55:36 +0000]`, in UTC.
+fn log_time(second: u64) -> [u8; 28] {
+    let date = format_date(second);
+    let mut time = *b"[00/Jan/1970:00:00:00 +0000]";
+    time[1..3].copy_from_slice(&date[5..7]);
+    time[4..7].copy_from_slice(&date[8..11]);
+    time[8..12].copy_from_slice(&date[12..16]);
+    time[13..21].copy_from_slice(&date[17..25]);
+    time
+}
+
+/// In quotes, with octets that would end them, or the line, or spoil a terminal, as `\xHH`; `"-"` for
+/// nothing.
+fn quoted(line: &mut Vec<u8>, text: &[u8]) {
+    line.push(b'"');
+    if text.is_empty() {
+        line.push(b'-');
+    }
+    for &byte in text {
+        if matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\' {
+            line.push(byte);
+        } else {
+            let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
+            line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    line.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_send_cannot_leave_its_quotes() {
+        let mut line = Vec::new();
+        quoted(&mut line, b"GET /\"a\\b\x1b[2J\r\n\xff HTTP/1.1");
+        assert_eq!(line, br#""GET /\x22a\x5Cb\x1B[2J\x0D\x0A\xFF HTTP/1.1""#);
+        line.clear();
+        quoted(&mut line, b"");
+        assert_eq!(line, b"\"-\"");
+    }
+
+    #[test]
+    fn times_are_those_of_the_common_log_format() {
+        assert_eq!(&log_time(784_111_777), b"[06/Nov/1994:08:49:37 +0000]");
+    }
+}

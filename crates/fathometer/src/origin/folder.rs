@@ -1,0 +1,702 @@
+//! A folder as a store: files are found when they are asked for, and what was found is kept for a
+//! while.
+//!
+//! Files of up to [`SMALL`] octets are kept in memory, larger ones as open descriptors from which the
+//! kernel sends. Both are bounded ([`Bounds`]); what was not asked for lately goes first. What is kept
+//! for longer than [`FRESH`] is looked at again before it is served, so a change is seen within that
+//! time; a file that is kept as a descriptor is looked at for every request, because its octets are
+//! those of the moment. A file that is not there is never remembered.
+//!
+//! No path leads out of the folder: the kernel resolves it beneath the folder, whatever links there
+//! are. A representation that is coded in advance lies beside its file
+//! ([`CODINGS`](crate::site_folder::CODINGS)) and is not served when it is older than the file.
+//!
+//! Entity tags of small files are digests of their content. Those of larger ones are made of the file's
+//! number, size and times, and are weak until the file has been left alone for [`SETTLED`]: the clock
+//! that stamps files has ticks, and two changes within one tick cannot be told apart. Times cannot tell
+//! of writes through a memory map that the kernel has not noticed yet.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fathometer_http::origin::store::{
+    EntityTag, FileHandle, Lookup, Resource, Store, Stored, Variant,
+};
+use fathometer_model::{Body, ContentCoding, Instant};
+use fathometer_sys::clock;
+use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use crate::site_folder::{CODINGS, media_type};
+
+/// Files of up to this many octets are kept in memory.
+pub const SMALL: u64 = 64 * 1024;
+
+/// What was looked at within this time is served as it was.
+pub const FRESH: Duration = Duration::from_secs(1);
+
+/// A file that has not changed for this long cannot change again without its times telling. The times
+/// of some file systems have whole seconds.
+pub const SETTLED: Duration = Duration::from_secs(2);
+
+/// What an entry takes besides its octets, about.
+const ENTRY: u64 = 512;
+
+/// How often a small file that changes while it is read is read again.
+const READS: usize = 3;
+
+/// What may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Octets of memory, about.
+    pub octets: u64,
+    /// Open descriptors.
+    pub descriptors: usize,
+}
+
+/// A folder that is served.
+#[derive(Debug)]
+pub struct FolderStore {
+    root: Root,
+    bounds: Bounds,
+    cache: Mutex<Cache>,
+}
+
+impl FolderStore {
+    /// The folder as it is at its path now; should another take its place later, this one is served.
+    pub fn open(folder: &Path, bounds: Bounds) -> io::Result<FolderStore> {
+        Ok(FolderStore {
+            root: Root::open(folder)?,
+            bounds,
+            cache: Mutex::default(),
+        })
+    }
+
+    /// Looks at the disk and brings the entry of the path up to date.
+    fn look(&self, cache: &mut Cache, path: &[u8], now: Instant) -> Lookup {
+        let mut looked = self.root.look(path);
+        if matches!(looked, Err(Refused::Overloaded)) && cache.descriptors > 0 {
+            cache.keep_within(Bounds {
+                descriptors: 0,
+                ..self.bounds
+            });
+            looked = self.root.look(path);
+        }
+        let found = match looked {
+            Ok(found) => found,
+            Err(refused) => {
+                cache.remove(path);
+                return match refused {
+                    Refused::Missing => Lookup::Missing,
+                    Refused::Folder => Lookup::Folder,
+                    Refused::Forbidden => Lookup::Forbidden,
+                    Refused::Overloaded => Lookup::Overloaded,
+                };
+            }
+        };
+        let wall_clock = clock::file_time();
+        if let Some(entry) = cache.entry(path)
+            && entry.is_still(&found, wall_clock)
+        {
+            entry.looked_at = now;
+            return Lookup::Found(Arc::clone(&entry.resource));
+        }
+        cache.remove(path);
+        match Entry::read(path, found, wall_clock, now) {
+            Err(_) => Lookup::Overloaded,
+            Ok(entry) => {
+                let resource = Arc::clone(&entry.resource);
+                cache.insert(entry);
+                cache.keep_within(self.bounds);
+                Lookup::Found(resource)
+            }
+        }
+    }
+}
+
+impl Store for FolderStore {
+    fn find(&self, path: &[u8], now: Instant) -> Lookup {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = cache.entry(path)
+            && now.since(entry.looked_at) < FRESH
+            && (entry.descriptors == 0 || entry.descriptors_are_still())
+        {
+            return Lookup::Found(Arc::clone(&entry.resource));
+        }
+        self.look(&mut cache, path, now)
+    }
+}
+
+/// The folder, from which all paths start.
+#[derive(Debug)]
+struct Root {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+/// A file that was opened, and how it was then.
+struct Opened {
+    file: OwnedFd,
+    identity: Identity,
+}
+
+/// The file of a path and those coded in advance beside it.
+struct Found {
+    name: PathBuf,
+    plain: Opened,
+    coded: Vec<(ContentCoding, Opened)>,
+}
+
+enum Refused {
+    Missing,
+    Folder,
+    Forbidden,
+    Overloaded,
+}
+
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOCTTY)
+    // Opening a pipe that nobody writes to must not wait.
+    .union(OFlags::NONBLOCK);
+
+impl Root {
+    fn open(folder: &Path) -> io::Result<Root> {
+        let path = folder.canonicalize()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Root {
+            folder: fs::open(&path, flags, Mode::empty())?,
+            path,
+        })
+    }
+
+    /// Finds what a canonical path names.
+    fn look(&self, path: &[u8]) -> Result<Found, Refused> {
+        let relative = path.strip_prefix(b"/").unwrap_or(path);
+        // An empty segment names no file, and the first would make the path one from the system's root.
+        if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {
+            return Err(Refused::Missing);
+        }
+        let mut name = relative.to_vec();
+        if name.is_empty() || name.ends_with(b"/") {
+            name.extend_from_slice(b"index.html");
+        }
+        let plain = match self.open_beneath(&name) {
+            Ok(opened) => opened,
+            Err(error) => return Err(Refused::from(error)),
+        };
+        let plain = match plain {
+            Some(plain) => plain,
+            None => {
+                name.extend_from_slice(b"/index.html");
+                return Err(match self.open_beneath(&name) {
+                    Ok(Some(_)) => Refused::Folder,
+                    _ => Refused::Missing,
+                });
+            }
+        };
+        let mut coded: Vec<(ContentCoding, Opened)> = Vec::new();
+        for (coding, ending) in CODINGS {
+            if coded.iter().any(|(known, _)| *known == coding) {
+                continue;
+            }
+            let whole = name.len();
+            name.push(b'.');
+            name.extend_from_slice(ending.as_bytes());
+            if let Ok(Some(opened)) = self.open_beneath(&name)
+                && opened.identity.modified >= plain.identity.modified
+            {
+                coded.push((coding, opened));
+            }
+            name.truncate(whole);
+        }
+        Ok(Found {
+            name: PathBuf::from(OsStr::from_bytes(&name)),
+            plain,
+            coded,
+        })
+    }
+
+    /// Opens a regular file beneath the folder; `None` when it is a folder.
+    fn open_beneath(&self, name: &[u8]) -> Result<Option<Opened>, Errno> {
+        let name = Path::new(OsStr::from_bytes(name));
+        let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries = 0;
+        let file = loop {
+            match fs::openat2(&self.folder, name, READ, Mode::empty(), beneath) {
+                // Something was renamed while the kernel looked.
+                Err(Errno::AGAIN) if tries < 8 => tries += 1,
+                // A link to an absolute path, which may still lead into the folder.
+                Err(Errno::XDEV) if !beneath.contains(ResolveFlags::NO_SYMLINKS) => {
+                    let inside = self.inside(name)?;
+                    beneath |= ResolveFlags::NO_SYMLINKS;
+                    break fs::openat2(&self.folder, &inside, READ, Mode::empty(), beneath)?;
+                }
+                // A kernel before 5.6, or a sandbox that does not know the call: what lies inside may
+                // be replaced by a link between the look and the opening, by whoever may write there.
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    let inside = self.inside(name)?;
+                    let flags = READ | OFlags::NOFOLLOW;
+                    break fs::openat(&self.folder, &inside, flags, Mode::empty())?;
+                }
+                result => break result?,
+            }
+        };
+        let stat = fs::fstat(&file)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Some(Opened {
+                file,
+                identity: Identity::of(&stat),
+            })),
+            FileType::Directory => Ok(None),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    /// Where a path leads when all links are followed, from the folder; an error when that is outside.
+    fn inside(&self, name: &Path) -> Result<PathBuf, Errno> {
+        let real = self
+            .path
+            .join(name)
+            .canonicalize()
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOENT))?;
+        real.strip_prefix(&self.path)
+            .map(Path::to_owned)
+            .map_err(|_| Errno::NOENT)
+    }
+}
+
+impl From<Errno> for Refused {
+    fn from(error: Errno) -> Refused {
+        match error {
+            Errno::ACCESS | Errno::PERM => Refused::Forbidden,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::AGAIN => {
+                Refused::Overloaded
+            }
+            _ => Refused::Missing,
+        }
+    }
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    number: u64,
+    size: u64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Identity {
+    // The kernel's types differ from one architecture to the next.
+    #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
+    fn of(stat: &Stat) -> Identity {
+        Identity {
+            device: stat.st_dev as u64,
+            number: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+        }
+    }
+
+    fn now(file: &OwnedFd) -> Option<Identity> {
+        fs::fstat(file).ok().map(|stat| Identity::of(&stat))
+    }
+
+    fn is_settled(&self, wall_clock: Duration) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        u64::try_from(seconds).is_ok_and(|seconds| {
+            wall_clock >= Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds) + SETTLED
+        })
+    }
+
+    fn tag(&self, coding: Option<ContentCoding>, wall_clock: Duration) -> EntityTag {
+        let words = [
+            self.device,
+            self.number,
+            self.size,
+            self.modified.0 as u64,
+            self.modified.1,
+            self.changed.0 as u64,
+            self.changed.1,
+            coding.map_or(0, |coding| coding as u64 + 1),
+        ];
+        EntityTag::of_metadata(&words, self.is_settled(wall_clock))
+    }
+}
+
+/// A path and what was found there.
+#[derive(Debug)]
+struct Entry {
+    path: Arc<[u8]>,
+    resource: Arc<Resource>,
+    /// The state of each representation's file.
+    identities: Vec<Identity>,
+    /// Whether an entity tag is weak that will be strong.
+    unsettled: bool,
+    looked_at: Instant,
+    /// Asked for since it was last looked over.
+    used: bool,
+    octets: u64,
+    descriptors: usize,
+}
+
+impl Entry {
+    fn read(path: &[u8], found: Found, wall_clock: Duration, now: Instant) -> io::Result<Entry> {
+        let modified = u64::try_from(found.plain.identity.modified.0).unwrap_or(0);
+        let content_type = media_type(&found.name);
+        let mut entry = Entry {
+            path: path.into(),
+            resource: Arc::new(Resource::new(
+                content_type,
+                modified,
+                vec![Variant::memory(None, Body::from(Vec::new()))],
+            )),
+            identities: Vec::with_capacity(1 + found.coded.len()),
+            unsettled: false,
+            looked_at: now,
+            used: true,
+            octets: ENTRY + path.len() as u64,
+            descriptors: 0,
+        };
+        let coded = found
+            .coded
+            .into_iter()
+            .map(|(coding, opened)| (Some(coding), opened));
+        let mut variants = Vec::with_capacity(1 + coded.len());
+        for (coding, opened) in std::iter::once((None, found.plain)).chain(coded) {
+            let (variant, identity) = read(coding, opened, wall_clock)?;
+            match variant.octets() {
+                Stored::Memory(body) => entry.octets += body.len().0,
+                Stored::File(_) => {
+                    entry.descriptors += 1;
+                    entry.unsettled |= !identity.is_settled(wall_clock);
+                }
+            }
+            variants.push(variant);
+            entry.identities.push(identity);
+        }
+        entry.resource = Arc::new(Resource::new(content_type, modified, variants));
+        Ok(entry)
+    }
+
+    /// Whether nothing has changed since this entry was made.
+    fn is_still(&self, found: &Found, wall_clock: Duration) -> bool {
+        let files = std::iter::once((None, &found.plain)).chain(
+            found
+                .coded
+                .iter()
+                .map(|(coding, opened)| (Some(*coding), opened)),
+        );
+        let variants = self.resource.variants();
+        variants.len() == 1 + found.coded.len()
+            && files.zip(variants).zip(&self.identities).all(
+                |(((coding, opened), variant), identity)| {
+                    variant.coding() == coding && opened.identity == *identity
+                },
+            )
+            && !(self.unsettled
+                && self
+                    .identities
+                    .iter()
+                    .all(|identity| identity.is_settled(wall_clock)))
+    }
+
+    /// Whether the open files are as they were.
+    fn descriptors_are_still(&self) -> bool {
+        self.resource
+            .variants()
+            .iter()
+            .zip(&self.identities)
+            .all(|(variant, identity)| match variant.octets() {
+                Stored::Memory(_) => true,
+                Stored::File(file) => file
+                    .descriptor::<OwnedFd>()
+                    .is_some_and(|file| Identity::now(file) == Some(*identity)),
+            })
+    }
+}
+
+/// Reads a small file; keeps the descriptor of another.
+fn read(
+    coding: Option<ContentCoding>,
+    opened: Opened,
+    wall_clock: Duration,
+) -> io::Result<(Variant, Identity)> {
+    let Opened { file, mut identity } = opened;
+    for _ in 0..READS {
+        if identity.size > SMALL {
+            break;
+        }
+        let mut octets = vec![0; identity.size as usize];
+        let mut length = 0;
+        while length < octets.len() {
+            match rustix::io::pread(&file, &mut octets[length..], length as u64) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let after = Identity::of(&fs::fstat(&file)?);
+        if after == identity && length == octets.len() {
+            return Ok((Variant::memory(coding, Body::from(octets)), identity));
+        }
+        identity = after;
+    }
+    let tag = identity.tag(coding, wall_clock);
+    let file = FileHandle::new(Arc::new(file));
+    Ok((Variant::file(coding, identity.size, tag, file), identity))
+}
+
+/// What is kept. What to let go is found by a hand that goes round the entries and takes the first that
+/// was not asked for since it last came by.
+#[derive(Debug, Default)]
+struct Cache {
+    places: HashMap<Arc<[u8]>, usize>,
+    entries: Vec<Entry>,
+    hand: usize,
+    octets: u64,
+    descriptors: usize,
+}
+
+impl Cache {
+    fn entry(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        let place = *self.places.get(path)?;
+        let entry = &mut self.entries[place];
+        entry.used = true;
+        Some(entry)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.octets += entry.octets;
+        self.descriptors += entry.descriptors;
+        self.places
+            .insert(Arc::clone(&entry.path), self.entries.len());
+        self.entries.push(entry);
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        if let Some(&place) = self.places.get(path) {
+            self.remove_at(place);
+        }
+    }
+
+    fn remove_at(&mut self, place: usize) {
+        let entry = self.entries.swap_remove(place);
+        self.octets -= entry.octets;
+        self.descriptors -= entry.descriptors;
+        self.places.remove(&entry.path);
+        if let Some(moved) = self.entries.get(place)
+            && let Some(at) = self.places.get_mut(&moved.path)
+        {
+            *at = place;
+        }
+    }
+
+    fn keep_within(&mut self, bounds: Bounds) {
+        while !self.entries.is_empty() {
+            let too_many_octets = self.octets > bounds.octets;
+            if !too_many_octets && self.descriptors <= bounds.descriptors {
+                return;
+            }
+            if self.hand >= self.entries.len() {
+                self.hand = 0;
+            }
+            let entry = &mut self.entries[self.hand];
+            let helps = too_many_octets || entry.descriptors > 0;
+            if helps && !entry.used {
+                self.remove_at(self.hand);
+            } else {
+                entry.used &= !helps;
+                self.hand += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        octets: 1 << 20,
+        descriptors: 8,
+    };
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::from_nanos(milliseconds * 1_000_000)
+    }
+
+    fn folder() -> (tempfile::TempDir, FolderStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderStore::open(folder.path(), BOUNDS).unwrap();
+        (folder, store)
+    }
+
+    fn found(store: &FolderStore, path: &str, now: Instant) -> Arc<Resource> {
+        match store.find(path.as_bytes(), now) {
+            Lookup::Found(resource) => resource,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    fn content(resource: &Resource) -> Vec<u8> {
+        match resource.variants()[0].octets() {
+            Stored::Memory(body) => body.bytes().into_owned(),
+            Stored::File(_) => panic!("not in memory"),
+        }
+    }
+
+    fn is_missing(store: &FolderStore, path: &str) -> bool {
+        matches!(store.find(path.as_bytes(), at(0)), Lookup::Missing)
+    }
+
+    #[test]
+    fn changes_are_seen_when_what_is_kept_is_no_longer_fresh() {
+        let (folder, store) = folder();
+        let file = folder.path().join("a.txt");
+        assert!(is_missing(&store, "/a.txt"));
+        std::fs::write(&file, "one").unwrap();
+        let first = found(&store, "/a.txt", at(0));
+        assert_eq!(content(&first), b"one");
+        std::fs::write(&file, "other").unwrap();
+        assert!(Arc::ptr_eq(&first, &found(&store, "/a.txt", at(999))));
+        assert_eq!(content(&found(&store, "/a.txt", at(1000))), b"other");
+        let kept = found(&store, "/a.txt", at(1500));
+        assert!(Arc::ptr_eq(&kept, &found(&store, "/a.txt", at(9000))));
+        std::fs::remove_file(&file).unwrap();
+        assert!(matches!(store.find(b"/a.txt", at(9999)), Lookup::Found(_)));
+        assert!(matches!(store.find(b"/a.txt", at(10_000)), Lookup::Missing));
+    }
+
+    #[test]
+    fn a_large_file_that_changes_is_seen_at_once_and_its_tag_is_weak_at_first() {
+        let (folder, store) = folder();
+        let file = folder.path().join("big");
+        std::fs::write(&file, vec![1; 100_000]).unwrap();
+        let first = found(&store, "/big", at(0));
+        assert!(matches!(first.variants()[0].octets(), Stored::File(_)));
+        assert!(Arc::ptr_eq(&first, &found(&store, "/big", at(1))));
+        std::fs::write(&file, vec![2; 100_001]).unwrap();
+        let second = found(&store, "/big", at(2));
+        assert_eq!(second.variants()[0].length(), 100_001);
+        let identity = Identity::of(&fs::stat(&file).unwrap());
+        let changed = Duration::from_secs(identity.changed.0 as u64)
+            + Duration::from_nanos(identity.changed.1);
+        assert!(!identity.is_settled(changed + SETTLED - Duration::from_nanos(1)));
+        assert!(identity.is_settled(changed + SETTLED));
+    }
+
+    #[test]
+    fn nothing_outside_the_folder_is_served() {
+        let (folder, store) = folder();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "x").unwrap();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        std::fs::write(folder.path().join("sub/in.txt"), "in").unwrap();
+        let link = |to: &Path, name: &str| {
+            std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
+        };
+        link(&outside.path().join("secret"), "absolute");
+        link(outside.path(), "folder");
+        let up = Path::new("..").join(outside.path().file_name().unwrap());
+        link(&up.join("secret"), "relative");
+        link(Path::new("/proc/self/root/etc/passwd"), "magic");
+        link(Path::new("loop"), "loop");
+        for path in [
+            "/absolute",
+            "/folder/secret",
+            "/relative",
+            "/magic",
+            "/loop",
+            "//etc/passwd",
+            "/sub//in.txt",
+            "/../secret",
+            "/sub",
+            "/sub/",
+            "/sub/in.txt/",
+        ] {
+            assert!(is_missing(&store, path), "{path}");
+        }
+        // Links that stay inside are followed, whichever way they are written.
+        link(&folder.path().join("sub/in.txt"), "inside");
+        link(Path::new("sub/../sub/in.txt"), "around");
+        for path in ["/inside", "/around", "/sub/in.txt"] {
+            assert_eq!(content(&found(&store, path, at(0))), b"in", "{path}");
+        }
+    }
+
+    #[test]
+    fn folders_are_their_index_and_pipes_are_nothing() {
+        let (folder, store) = folder();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        std::fs::write(folder.path().join("sub/index.html"), "index").unwrap();
+        assert!(matches!(store.find(b"/sub", at(0)), Lookup::Folder));
+        assert_eq!(content(&found(&store, "/sub/", at(0))), b"index");
+        assert!(is_missing(&store, "/"));
+        let pipe = folder.path().join("pipe");
+        fs::mknodat(fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(is_missing(&store, "/pipe"));
+    }
+
+    #[test]
+    fn what_is_coded_in_advance_goes_with_its_file_unless_it_is_older() {
+        let (folder, store) = folder();
+        for (name, text) in [("a.js", "plain"), ("a.js.gz", "gz"), ("a.js.zz", "zz")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let codings = |now| -> Vec<_> {
+            let resource = found(&store, "/a.js", now);
+            resource.variants().iter().map(Variant::coding).collect()
+        };
+        let both = [
+            None,
+            Some(ContentCoding::Deflate),
+            Some(ContentCoding::Gzip),
+        ];
+        assert_eq!(codings(at(0)), both);
+        let later = std::time::SystemTime::now() + Duration::from_secs(60);
+        let file = std::fs::File::options()
+            .append(true)
+            .open(folder.path().join("a.js"))
+            .unwrap();
+        file.set_modified(later).unwrap();
+        assert_eq!(codings(at(1000)), [None]);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_may_be() {
+        let (folder, store) = folder();
+        for n in 0..40 {
+            std::fs::write(folder.path().join(format!("big{n}")), vec![0; 65_537]).unwrap();
+            std::fs::write(folder.path().join(format!("small{n}")), vec![0; 60_000]).unwrap();
+        }
+        for n in 0..40 {
+            found(&store, &format!("/big{n}"), at(0));
+            found(&store, &format!("/small{n}"), at(0));
+            // Asked for all the time, it stays.
+            found(&store, "/small0", at(0));
+            let cache = store.cache.lock().unwrap();
+            assert!(cache.descriptors <= BOUNDS.descriptors);
+            assert!(cache.octets <= BOUNDS.octets);
+            assert_eq!(cache.places.len(), cache.entries.len());
+            assert!(cache.places.contains_key(&b"/small0"[..]));
+            for (path, &place) in &cache.places {
+                assert_eq!(cache.entries[place].path, *path);
+            }
+        }
+        let cache = store.cache.lock().unwrap();
+        assert_eq!(cache.descriptors, BOUNDS.descriptors);
+        let sum: u64 = cache.entries.iter().map(|entry| entry.octets).sum();
+        assert_eq!(cache.octets, sum);
+    }
+}

@@ -1,0 +1,529 @@
+//! Hosts origin connections on kernel sockets: one thread, one poll loop, any number of connections.
+//! A [`Service`] is several such loops that share nothing but their port.
+//!
+//! A loop adds no policy: when responses leave, when a connection is closed and how is the connection
+//! machine's decision. Bodies go from the site's memory, or from a file's pages, to the kernel without
+//! a copy of ours.
+//!
+//! When the program or the system is out of descriptors, a loop stops accepting for a while and says
+//! so; connections wait in the kernel's queue meanwhile.
+
+mod access_log;
+mod connection;
+pub mod folder;
+mod service;
+mod timers;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fathometer_http::h1::server::{Connection, ServerConfig};
+use fathometer_http::origin::Origin;
+use fathometer_model::Instant;
+use fathometer_sys::{Clock, socket};
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use self::access_log::AccessLog;
+pub use self::access_log::{LogFile, LogFormat};
+use self::connection::{Buffers, Open, Outcome};
+pub use self::service::{Service, ServiceError, ServiceOptions};
+use self::timers::{Alarm, Timers};
+
+const WAKE: Token = Token(usize::MAX);
+const LISTENER: usize = usize::MAX / 2;
+/// Connections that may wait to be accepted, as far as the kernel allows.
+const BACKLOG: u32 = 4096;
+/// Connections accepted before others are served.
+const ACCEPTED_AT_ONCE: usize = 128;
+/// How long accepting pauses when there are no descriptors, unless a connection ends before.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often a pause is spoken of.
+const REPEATED_AFTER: Duration = Duration::from_secs(60);
+/// A connection without an exchange for this long gives its buffers back.
+const REST_AFTER: Duration = Duration::from_secs(5);
+
+/// What the origin's sockets are given.
+#[derive(Debug, Clone, Copy)]
+pub struct OriginSockets {
+    /// TCP_NODELAY on accepted connections.
+    pub nodelay: bool,
+    /// TCP_QUICKACK of the listening sockets, which accepted connections inherit; `None` leaves the
+    /// kernel alone.
+    pub quick_ack: Option<bool>,
+}
+
+/// What an origin has done, counted over all its connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OriginStatistics {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Responses that were handed to the kernel whole.
+    pub responses: u64,
+    /// Octets of the content of these.
+    pub content: u64,
+    /// Connections that were reset when the loop ended.
+    pub reset_at_end: u64,
+    /// Times that accepting paused because there were no descriptors.
+    pub pauses: u64,
+    /// Lines of the access log that could not be written.
+    pub log_lines_lost: u64,
+    /// Longest time from the return of a poll to the next one, in nanoseconds.
+    pub busy_max_ns: u64,
+}
+
+impl OriginStatistics {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: OriginStatistics) -> OriginStatistics {
+        OriginStatistics {
+            connections: self.connections + other.connections,
+            responses: self.responses + other.responses,
+            content: self.content + other.content,
+            reset_at_end: self.reset_at_end + other.reset_at_end,
+            pauses: self.pauses + other.pauses,
+            log_lines_lost: self.log_lines_lost + other.log_lines_lost,
+            busy_max_ns: self.busy_max_ns.max(other.busy_max_ns),
+        }
+    }
+}
+
+/// Ends an origin that runs on another thread.
+#[derive(Debug, Clone)]
+pub struct OriginHandle {
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+}
+
+/// What a loop and its handles share.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    drain: AtomicBool,
+    /// How long a drain may take, in nanoseconds.
+    drain_for: AtomicU64,
+    responses: AtomicU64,
+}
+
+impl OriginHandle {
+    /// Asks the loop to end; connections still open are reset.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        // A waker fails only when its poller is gone, and then the loop has ended.
+        let _ = self.waker.wake();
+    }
+
+    /// Asks the loop to accept no more, to answer what is under way and then to end; connections that
+    /// are open after `within` are reset.
+    pub fn drain(&self, within: Duration) {
+        let nanoseconds = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.drain_for.store(nanoseconds, Ordering::Release);
+        self.shared.drain.store(true, Ordering::Release);
+        // As above.
+        let _ = self.waker.wake();
+    }
+
+    /// Responses handed to the kernel whole, so far.
+    pub fn responses(&self) -> u64 {
+        self.shared.responses.load(Ordering::Acquire)
+    }
+}
+
+/// The loop with its listeners, ready to run.
+pub struct OriginLoop {
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    origin: Arc<Origin>,
+    config: Arc<ServerConfig>,
+    clock: Clock,
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+    /// Boxed, so that a place that is free, or grows elsewhere, costs a word.
+    open: Vec<Option<Box<Open>>>,
+    free: Vec<usize>,
+    most_open: usize,
+    timers: Timers,
+    /// Connections that have had their turn and have more to do.
+    again: Vec<usize>,
+    /// Whether a listener may have more connections, or until when there is no point in asking.
+    accepting: Accepting,
+    spoken: Option<Instant>,
+    /// When connections are reset that are still open; set while the loop drains.
+    drained_by: Option<Instant>,
+    log: Option<AccessLog>,
+    statistics: OriginStatistics,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accepting {
+    /// The poll tells.
+    WhenReady,
+    /// There are more.
+    Now,
+    PausedUntil(Instant),
+}
+
+impl OriginLoop {
+    /// Listens on the given addresses, in the calling thread's namespace. Port 0 takes a free one.
+    pub fn bind(
+        addresses: &[SocketAddr],
+        origin: Arc<Origin>,
+        config: Arc<ServerConfig>,
+        sockets: OriginSockets,
+        clock: Clock,
+    ) -> Result<OriginLoop, io::Error> {
+        let listeners = addresses
+            .iter()
+            .map(|address| listen(*address, sockets, false))
+            .collect::<Result<Vec<_>, _>>()?;
+        OriginLoop::with_listeners(listeners, origin, config, clock)
+    }
+
+    /// A loop for sockets that listen.
+    fn with_listeners(
+        listeners: Vec<StdTcpListener>,
+        origin: Arc<Origin>,
+        config: Arc<ServerConfig>,
+        clock: Clock,
+    ) -> Result<OriginLoop, io::Error> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let mut registered = Vec::with_capacity(listeners.len());
+        for (n, listener) in listeners.into_iter().enumerate() {
+            let mut listener = TcpListener::from_std(listener);
+            poll.registry()
+                .register(&mut listener, Token(LISTENER + n), Interest::READABLE)?;
+            registered.push(listener);
+        }
+        Ok(OriginLoop {
+            poll,
+            listeners: registered,
+            origin,
+            config,
+            clock,
+            shared: Arc::default(),
+            waker,
+            open: Vec::new(),
+            free: Vec::new(),
+            most_open: LISTENER,
+            timers: Timers::default(),
+            again: Vec::new(),
+            accepting: Accepting::WhenReady,
+            spoken: None,
+            drained_by: None,
+            log: None,
+            statistics: OriginStatistics::default(),
+        })
+    }
+
+    /// Bounds the connections that are open at a time; others wait in the kernel's queue.
+    fn with_most_open(mut self, most: usize) -> OriginLoop {
+        self.most_open = most.clamp(1, LISTENER);
+        self
+    }
+
+    /// Keeps an access log.
+    fn with_log(mut self, log: Arc<LogFile>) -> OriginLoop {
+        self.log = Some(AccessLog::new(log, self.clock));
+        self
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, io::Error> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// What another thread ends it with.
+    pub fn handle(&self) -> OriginHandle {
+        OriginHandle {
+            shared: Arc::clone(&self.shared),
+            waker: Arc::clone(&self.waker),
+        }
+    }
+
+    /// Serves until the handle says stop, or says drain and that is done.
+    pub fn run(mut self) -> Result<OriginStatistics, io::Error> {
+        let ended = self.serve_all();
+        for place in 0..self.open.len() {
+            if let Some(open) = &self.open[place] {
+                let _ = socket::set_linger(&open.stream, Some(Duration::ZERO));
+                self.statistics.reset_at_end += 1;
+                self.remove(place);
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.flush();
+            self.statistics.log_lines_lost = log.lost();
+        }
+        ended.map(|()| self.statistics)
+    }
+
+    fn serve_all(&mut self) -> Result<(), io::Error> {
+        let mut events = Events::with_capacity(1024);
+        let mut buffers = Buffers::default();
+        let mut now = self.clock.now();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            if self.shared.drain.load(Ordering::Acquire) && self.drained_by.is_none() {
+                self.begin_drain(&mut buffers, now);
+            }
+            if let Some(by) = self.drained_by {
+                if self.open_now() == 0 || now >= by {
+                    break;
+                }
+                // A second signal may end the program at any moment.
+                if let Some(log) = &mut self.log {
+                    log.flush();
+                }
+            }
+            let timeout = self.next_timeout(now);
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            let woken = self.clock.now();
+            for event in &events {
+                let Token(token) = event.token();
+                if event.token() == WAKE {
+                    continue;
+                }
+                if token >= LISTENER {
+                    self.accepting = match self.accepting {
+                        Accepting::WhenReady => Accepting::Now,
+                        accepting => accepting,
+                    };
+                    continue;
+                }
+                if let Some(Some(open)) = self.open.get_mut(token) {
+                    open.note(event);
+                    self.serve(token, &mut buffers);
+                }
+            }
+            for place in std::mem::take(&mut self.again) {
+                self.serve(place, &mut buffers);
+            }
+            self.accept(woken, &mut buffers);
+            self.serve_alarms(woken, &mut buffers);
+            if let Some(log) = &mut self.log {
+                log.flush_due(woken);
+            }
+            self.shared
+                .responses
+                .store(self.statistics.responses, Ordering::Release);
+            now = self.clock.now();
+            let busy = now.since(woken).as_nanos() as u64;
+            self.statistics.busy_max_ns = self.statistics.busy_max_ns.max(busy);
+        }
+        Ok(())
+    }
+
+    fn open_now(&self) -> usize {
+        self.open.len() - self.free.len()
+    }
+
+    fn next_timeout(&self, now: Instant) -> Option<Duration> {
+        if !self.again.is_empty() || self.accepting == Accepting::Now {
+            return Some(Duration::ZERO);
+        }
+        let resumed = match self.accepting {
+            Accepting::PausedUntil(at) => Some(at.since(now)),
+            _ => None,
+        };
+        [
+            self.timers.next(now),
+            resumed,
+            self.drained_by.map(|by| by.since(now)),
+            self.log.as_ref().and_then(|log| log.due(now)),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Accepts what waits, some of it now and the rest after others had their turn.
+    fn accept(&mut self, now: Instant, buffers: &mut Buffers) {
+        match self.accepting {
+            Accepting::WhenReady => return,
+            Accepting::PausedUntil(at) if now < at => return,
+            _ => {}
+        }
+        self.accepting = Accepting::WhenReady;
+        let mut accepted = 0;
+        for listener in 0..self.listeners.len() {
+            loop {
+                if self.open_now() >= self.most_open {
+                    self.pause(
+                        now,
+                        "as many connections are open as there are descriptors for",
+                    );
+                    return;
+                }
+                if accepted == ACCEPTED_AT_ONCE {
+                    self.accepting = Accepting::Now;
+                    return;
+                }
+                match self.listeners[listener].accept() {
+                    Ok((stream, peer)) => {
+                        accepted += 1;
+                        self.add(stream, peer, buffers);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // The system is out of descriptors or of memory for them.
+                    Err(error)
+                        if socket::classify(&error) == fathometer_model::Failure::LocalLimit =>
+                    {
+                        self.pause(now, &error.to_string());
+                        return;
+                    }
+                    // The connection was gone before it was accepted: accept(2) passes its errors on.
+                    Err(_) => accepted += 1,
+                }
+            }
+        }
+    }
+
+    fn pause(&mut self, now: Instant, why: &str) {
+        self.accepting = Accepting::PausedUntil(now + PAUSE);
+        self.statistics.pauses += 1;
+        if self
+            .spoken
+            .is_none_or(|spoken| now.since(spoken) >= REPEATED_AFTER)
+        {
+            self.spoken = Some(now);
+            eprintln!(
+                "new connections wait: {why} ({} are open); allow more with `ulimit -n`",
+                self.open_now()
+            );
+        }
+    }
+
+    fn add(&mut self, mut stream: mio::net::TcpStream, peer: SocketAddr, buffers: &mut Buffers) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.open.push(None);
+            self.open.len() - 1
+        });
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self
+            .poll
+            .registry()
+            .register(&mut stream, Token(place), interest);
+        if registered.is_err() {
+            // The system watches as many descriptors as it will; this one goes.
+            self.free.push(place);
+            return;
+        }
+        self.statistics.connections += 1;
+        let machine = Connection::new(
+            Arc::clone(&self.origin),
+            Arc::clone(&self.config),
+            self.clock.now(),
+        );
+        self.open[place] = Some(Box::new(Open::new(stream, peer, machine)));
+        // A request has often come with the connection; and a connection that was accepted while the
+        // loop drains is answered once.
+        self.serve(place, buffers);
+    }
+
+    /// Moves one connection on as far as it goes in one turn.
+    fn serve(&mut self, place: usize, buffers: &mut Buffers) {
+        let Some(Some(open)) = self.open.get_mut(place) else {
+            return;
+        };
+        let now = self.clock.now();
+        match open.serve(buffers, now, self.log.as_mut(), &mut self.statistics) {
+            Outcome::Waits => {}
+            Outcome::HasMore => self.again.push(place),
+            Outcome::Over => {
+                self.remove(place);
+                return;
+            }
+        }
+        open.rested = false;
+        open.served_at = now;
+        let at = open
+            .machine
+            .poll_timeout()
+            .map(|at| at.min(now + REST_AFTER));
+        self.timers.set(&mut open.alarm, place, at);
+    }
+
+    fn serve_alarms(&mut self, now: Instant, buffers: &mut Buffers) {
+        while let Some(place) = self.timers.rung(now) {
+            let Some(Some(open)) = self.open.get_mut(place) else {
+                continue;
+            };
+            open.alarm = Alarm::default();
+            if open.machine.poll_timeout().is_some_and(|due| due <= now) {
+                open.machine.handle_timeout(now);
+                self.serve(place, buffers);
+                continue;
+            }
+            if !open.rested && now.since(open.served_at) >= REST_AFTER {
+                open.machine.rest();
+                open.rested = true;
+            }
+            let mut at = open.machine.poll_timeout();
+            if !open.rested {
+                at = at.map(|at| at.min(open.served_at + REST_AFTER));
+            }
+            self.timers.set(&mut open.alarm, place, at);
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        let Some(mut open) = self.open[place].take() else {
+            return;
+        };
+        self.timers.clear(open.alarm, place);
+        if let Some(log) = &mut self.log {
+            open.log_cut_short(self.clock.now(), log);
+        }
+        self.free.push(place);
+        if let Accepting::PausedUntil(at) = &mut self.accepting {
+            // There is room again.
+            *at = Instant::ZERO;
+        }
+    }
+
+    /// Accepts what waits, closes the listeners and lets every connection end.
+    fn begin_drain(&mut self, buffers: &mut Buffers, now: Instant) {
+        let within = self.shared.drain_for.load(Ordering::Acquire);
+        self.drained_by = Some(now + Duration::from_nanos(within));
+        loop {
+            self.accepting = Accepting::Now;
+            self.accept(now, buffers);
+            if self.accepting != Accepting::Now {
+                break;
+            }
+        }
+        self.accepting = Accepting::WhenReady;
+        self.listeners.clear();
+        for place in 0..self.open.len() {
+            if let Some(open) = &mut self.open[place] {
+                // What has come and was not read is under way.
+                open.readable = true;
+                self.serve(place, buffers);
+            }
+            if let Some(open) = &mut self.open[place] {
+                open.machine.end(now);
+                self.serve(place, buffers);
+            }
+        }
+    }
+}
+
+fn listen(
+    address: SocketAddr,
+    sockets: OriginSockets,
+    reuse_port: bool,
+) -> Result<StdTcpListener, io::Error> {
+    let options = socket::SocketOptions {
+        no_delay: Some(sockets.nodelay),
+        quick_ack: sockets.quick_ack,
+        reuse_port,
+        ..socket::SocketOptions::default()
+    };
+    socket::listen(address, BACKLOG, &options).map_err(io::Error::other)
+}
