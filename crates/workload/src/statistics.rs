@@ -70,7 +70,10 @@ impl Statistics {
             by_type,
             pages: workload.plan.pages.len() as u64,
             mean_files_per_page: requests.members / (workload.plan.pages.len().max(1)) as f64,
-            mean_requests_per_page: requests.all / requests.pages,
+            mean_requests_per_page: match requests.pages > 0.0 {
+                true => requests.all / requests.pages,
+                false => 0.0,
+            },
             mean_request: (requests.sized > 0.0).then(|| requests.octets / requests.sized),
         }
     }

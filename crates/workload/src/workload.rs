@@ -83,6 +83,9 @@ impl Workload {
                     embedded: Vec::new(),
                     named_by: Vec::new(),
                 };
+                if targets.members.len() == 1 {
+                    return Some(page);
+                }
                 // Where each member stands among the embedded files; the base and what has no
                 // file stand nowhere.
                 let mut place_of: Vec<Option<u16>> = vec![None];
@@ -269,6 +272,8 @@ pub(crate) struct Builder {
     pub notes: Vec<String>,
     target_ids: HashMap<TargetKey, TargetId>,
     file_places: HashMap<Vec<u8>, usize>,
+    /// Whether the size of each file is known.
+    sized: Vec<bool>,
 }
 
 /// Method, path, and content: what makes two requests the same.
@@ -291,30 +296,35 @@ impl Builder {
         id
     }
 
-    /// Says that there is a file for a path. Of several sizes the largest holds.
-    pub fn add_file(&mut self, path: &str, content_type: &'static str, size: u64) {
+    /// Says that there is a file for a path, of this size where that is known. Of several sizes the
+    /// largest holds.
+    pub fn add_file(&mut self, path: &str, content_type: &'static str, size: Option<u64>) {
         let Some(key) = file_key(path) else {
             return;
         };
-        match self.file_places.get(&key) {
-            Some(&place) => {
-                let file = &mut self.files[place];
-                file.size = file.size.max(size);
-            }
-            None => {
-                self.file_places.insert(key, self.files.len());
-                self.files.push(FileSpec {
-                    path: without_query(path).to_owned(),
-                    content_type,
-                    size,
-                });
-            }
-        }
+        let place = *self.file_places.entry(key).or_insert_with(|| {
+            self.files.push(FileSpec {
+                path: without_query(path).to_owned(),
+                content_type,
+                size: UNKNOWN_SIZE,
+            });
+            self.sized.push(false);
+            self.files.len() - 1
+        });
+        let Some(size) = size else {
+            return;
+        };
+        let file = &mut self.files[place];
+        file.size = match self.sized[place] {
+            true => file.size.max(size),
+            false => size,
+        };
+        self.sized[place] = true;
     }
 
     /// A GET for a file of known size.
     pub fn file(&mut self, path: &str, content_type: &'static str, size: u64) -> TargetId {
-        self.add_file(path, content_type, size);
+        self.add_file(path, content_type, Some(size));
         self.target("GET", path, None)
     }
 
@@ -346,6 +356,12 @@ impl Builder {
                 "GET" => place.map(|&place| Bytes(self.files[place].size)),
                 _ => None,
             };
+        }
+        let unknown = self.sized.iter().filter(|&&sized| !sized).count();
+        if unknown > 0 {
+            self.notes.push(format!(
+                "the sizes of {unknown} files are not known: they are taken to have {UNKNOWN_SIZE} B"
+            ));
         }
         let sessions = Sessions {
             pages: recorded

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::fault::{Fault, found};
 use crate::plan::{Choice, PageId, TargetId};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, UNKNOWN_SIZE, Workload, is_origin_form, is_token};
+use crate::workload::{Builder, Workload, is_origin_form, is_token};
 
 /// The workload of a log. With `skip_unreadable`, lines that cannot be read are left out and
 /// counted in the notes; without, the first of them is a fault.
@@ -48,20 +48,13 @@ pub fn parse(name: &str, text: &str, skip_unreadable: bool) -> Result<Workload, 
     let mut builder = Builder::default();
     for request in &requests {
         let has_file = match (request.method, request.status) {
-            ("GET", 200) => Some(request.octets.unwrap_or(0)),
+            ("GET", 200) => Some(request.octets),
             // There is a file, but this is not its size.
-            ("GET", 206 | 304) | ("HEAD", 200 | 304) => Some(0),
+            ("GET", 206 | 304) | ("HEAD", 200 | 304) => Some(None),
             _ => None,
         };
         if let Some(size) = has_file {
             builder.add_file(request.path, type_of(request.path), size);
-        }
-    }
-    let mut without_size = 0;
-    for file in &mut builder.files {
-        if file.size == 0 {
-            file.size = UNKNOWN_SIZE;
-            without_size += 1;
         }
     }
     let targets: Vec<TargetId> = requests
@@ -74,11 +67,6 @@ pub fn parse(name: &str, text: &str, skip_unreadable: bool) -> Result<Workload, 
     let sequence: Vec<PageId> = targets.iter().map(|target| PageId(target.0)).collect();
 
     skipped.note(&mut builder.notes);
-    if without_size > 0 {
-        builder.notes.push(format!(
-            "{without_size} files are logged without a size and are taken to have {UNKNOWN_SIZE} B"
-        ));
-    }
     let with_content = requests
         .iter()
         .filter(|request| matches!(request.method, "POST" | "PUT" | "PATCH"))

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::fault::{Fault, Place, found};
 use crate::plan::{Choice, Script, TargetId};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, UNKNOWN_SIZE, Workload, is_origin_form, is_token};
+use crate::workload::{Builder, Workload, is_origin_form, is_token};
 
 /// The longest pause between two pages that is believed: a year.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
@@ -40,7 +40,7 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
         }
     })?;
     let log = Node::root(&json).member("log")?;
-    let mut entries = log.member("entries")?.elements()?;
+    let entries = log.member("entries")?.elements()?;
     let first_url = match entries.first() {
         Some(first) => Url::of(&first.member("request")?.member("url")?)?,
         None => {
@@ -54,8 +54,8 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
     // By when they started, and as the archive has them where that is alike.
     let mut requests = Vec::with_capacity(entries.len());
     let mut elsewhere = 0;
-    for entry in entries.drain(..) {
-        match Request::read(&entry, &host)? {
+    for entry in &entries {
+        match Request::read(entry, &host)? {
             Some(request) => requests.push(request),
             None => elsewhere += 1,
         }
@@ -69,31 +69,20 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
     requests.sort_by_key(|request| request.started);
 
     let mut builder = Builder::default();
-    let mut without_size = 0;
     for request in &requests {
         let size = match (request.method, request.status, request.size) {
-            ("GET", 200, Some(size)) => size,
-            ("GET", 200, None) | ("GET", 304, _) => 0,
+            ("GET", 200, size) => size,
+            // There is a file, but this is not its size.
+            ("GET", 304, _) => None,
             _ => continue,
         };
         builder.add_file(&request.path, request.content_type(), size);
-    }
-    for file in &mut builder.files {
-        if file.size == 0 {
-            file.size = UNKNOWN_SIZE;
-            without_size += 1;
-        }
     }
     let starts = page_starts(&log)?;
     let script = script(&mut builder, &requests, &starts)?;
     if elsewhere > 0 {
         builder.notes.push(format!(
             "{elsewhere} requests to other hosts than {host} are left out"
-        ));
-    }
-    if without_size > 0 {
-        builder.notes.push(format!(
-            "{without_size} files have no size in the archive and are taken to have {UNKNOWN_SIZE} B"
         ));
     }
     Ok(builder.finish(name, Choice::Scripts([script].into()), None))

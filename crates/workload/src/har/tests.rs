@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::plan::PageId;
+use crate::workload::UNKNOWN_SIZE;
 
 fn entry(page: &str, started: &str, url: &str, size: i64, mime_type: &str) -> Value {
     json!({

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::fault::{Fault, found};
 use crate::plan::{Choice, Script, TargetId};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, UNKNOWN_SIZE, Workload, is_origin_form, is_token};
+use crate::workload::{Builder, Workload, is_origin_form, is_token};
 
 /// The longest pause that is believed, in seconds: a year.
 const LONGEST_THINK: f64 = 365.0 * 86_400.0;
@@ -41,11 +41,6 @@ pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault>
     if reader.scripts.is_empty() {
         return Err(Fault::whole(
             "the file has no session: expected at least one request",
-        ));
-    }
-    if !reader.builder.files.is_empty() {
-        reader.builder.notes.push(format!(
-            "session files state no sizes: every file of the site has {UNKNOWN_SIZE} B"
         ));
     }
     let choice = Choice::Scripts(reader.scripts.into());
@@ -80,9 +75,8 @@ impl Reader {
             .builder
             .target(request.method, request.path, request.content);
         if matches!(request.method, "GET" | "HEAD") {
-            let content_type = type_of(request.path);
             self.builder
-                .add_file(request.path, content_type, UNKNOWN_SIZE);
+                .add_file(request.path, type_of(request.path), None);
         }
         if !indented {
             self.end_burst();

@@ -31,7 +31,7 @@ pub use sets::{almeida_a, almeida_b, standard};
 use crate::fault::{Fault, found, words};
 use crate::plan::{Choice, TargetId, Weights};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, UNKNOWN_SIZE, Workload, is_origin_form};
+use crate::workload::{Builder, Workload, is_origin_form};
 
 /// The workload of a file list. A user asks for page after page without a pause.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
@@ -50,7 +50,6 @@ struct List {
     stated: Option<(usize, u64)>,
     /// The page whose files are being read.
     open: Option<OpenPage>,
-    without_size: usize,
 }
 
 /// A page of several files of which some are still to come.
@@ -125,9 +124,8 @@ impl List {
             );
             return Err(fault(offset, message));
         }
-        self.without_size += usize::from(size.is_none());
-        let size = size.unwrap_or(UNKNOWN_SIZE);
-        let target = self.builder.file(path, type_of(path), size);
+        self.builder.add_file(path, type_of(path), size);
+        let target = self.builder.target("GET", path, None);
         match &mut self.open {
             Some(page) => {
                 page.members.push(target);
@@ -151,7 +149,7 @@ impl List {
         Ok(())
     }
 
-    fn finish(mut self, name: &str, lines: usize) -> Result<Workload, Fault> {
+    fn finish(self, name: &str, lines: usize) -> Result<Workload, Fault> {
         if let Some(page) = self.open {
             let missing = page.files - page.members.len() as u64;
             let message = format!(
@@ -168,12 +166,6 @@ impl List {
                 self.weights.len()
             );
             return Err(Fault::in_line(line, "", 0, message));
-        }
-        if self.without_size > 0 {
-            self.builder.notes.push(format!(
-                "{} files of the list have no size and are taken to have {UNKNOWN_SIZE} B",
-                self.without_size
-            ));
         }
         let weights = Weights::new(self.weights)
             .ok_or_else(|| Fault::whole("the list has no page: expected at least one"))?;

@@ -81,7 +81,7 @@ fn both_forms_are_read_with_comments_and_weights() {
     assert_eq!(workload.files[2].path, "/c.html");
     assert_eq!(workload.files[1].size, 77);
     assert_eq!(workload.notes.len(), 1);
-    assert!(workload.notes[0].starts_with("2 files"));
+    assert!(workload.notes[0].starts_with("the sizes of 2 files"));
     let site = workload.site(0.3, fathometer_model::Seed(1));
     assert_eq!(site.pages[3].embedded.len(), 1);
 }

@@ -90,11 +90,12 @@ fn an_unknown_name_lists_the_known_ones() {
 #[test]
 fn a_file_has_one_path_however_it_is_spelt() {
     let mut builder = Builder::default();
-    builder.add_file("/%61.html?x", "text/html", 7);
-    builder.add_file("/a.html", "text/html", 9);
+    builder.add_file("/%61.html?x", "text/html", Some(7));
+    builder.add_file("/a.html", "text/html", Some(9));
     for none in ["/../a", "/%2e/a", "/a%2fb", "/%zz", "/%", "/%00", "a", "/ü"] {
-        builder.add_file(none, "text/html", 1);
+        builder.add_file(none, "text/html", Some(1));
     }
+    builder.add_file("/a.html", "text/html", None);
     assert_eq!(builder.files.len(), 1);
     assert_eq!(
         (builder.files[0].path.as_str(), builder.files[0].size),
@@ -130,4 +131,20 @@ fn statistics_are_written_for_people_and_programs() {
     let json = serde_json::to_value(&statistics).unwrap();
     assert_eq!(json["by_type"]["text/html"]["files"], 18);
     assert_eq!(json["median"], 5632.0);
+}
+
+#[test]
+fn an_empty_file_is_not_one_of_unknown_size() {
+    let mut builder = Builder::default();
+    builder.add_file("/later", "text/html", None);
+    builder.add_file("/later", "text/html", Some(0));
+    builder.add_file("/never", "text/html", None);
+    let target = builder.target("GET", "/later", None);
+    let workload = builder.one_page("test", &[target], None);
+    let sizes: Vec<u64> = workload.files.iter().map(|file| file.size).collect();
+    assert_eq!(sizes, [0, UNKNOWN_SIZE]);
+    assert_eq!(
+        workload.notes,
+        ["the sizes of 1 files are not known: they are taken to have 1024 B"]
+    );
 }
