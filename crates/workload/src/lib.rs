@@ -7,12 +7,13 @@
 //! - [`workload`]: a plan and its files, by name; [`statistics`] of it
 //! - [`microscape`]: the test page of Nielsen et al. (SIGCOMM '97)
 //! - [`webstone`], [`specweb`], [`pareto`], [`leucht`], [`today`]: sets of the literature and of now
+//! - [`surge`]: sizes, popularity, pages and locality that follow measured laws
 //! - [`httperf`], [`access_log`], [`har`]: what others recorded or wrote down
 //! - [`content`]: bytes and text with a stated compressibility
 //! - [`synthetic`]: files of an exact size whose octets are right for their type
 //! - [`arrivals`]: when sessions begin in an open loop
 //! - [`plan`]: what is asked for, by whom, in which order
-//! - [`distribution`]: probability laws
+//! - [`distribution`]: probability laws; [`fit`]: whether draws follow them
 //! - [`coding`]: the content codings that a site stores in advance
 
 pub mod access_log;
@@ -22,6 +23,7 @@ pub mod coding;
 pub mod content;
 pub mod distribution;
 pub mod fault;
+pub mod fit;
 pub mod har;
 pub mod httperf;
 pub mod leucht;
@@ -30,6 +32,7 @@ pub mod pareto;
 pub mod plan;
 pub mod specweb;
 pub mod statistics;
+pub mod surge;
 pub mod synthetic;
 pub mod today;
 pub mod webstone;

@@ -1,0 +1,45 @@
+//! Makes a SURGE workload of a given size and prints its report: `surge_scale [FILES] [REQUESTS]
+//! [SEED] [SET]`, by default 1 000 000 files and 10 000 000 requests of `barford98`. Each stage is
+//! said on standard error when it begins, so that whoever pipes that through a time stamper sees how
+//! long each takes; for all of it and for its memory, `/usr/bin/time -v` is enough.
+
+use std::process::ExitCode;
+
+use fathometer_model::Seed;
+use fathometer_workload::surge::{self, Parameters, Stage};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default: u64| {
+        arguments.next().map_or(default, |text| {
+            text.parse().expect("arguments are whole numbers")
+        })
+    };
+    let (files, requests, seed) = (number(1_000_000), number(10_000_000), number(1998));
+    let files = u32::try_from(files).expect("there are fewer than 2^32 files");
+    let parameters = match arguments.next().as_deref() {
+        None | Some("barford98") => Parameters::barford98(files, requests),
+        Some("sigmetrics98") => Parameters::sigmetrics98(files, requests),
+        Some(other) => {
+            eprintln!("{other}: the sets are barford98 and sigmetrics98");
+            return ExitCode::from(2);
+        }
+    };
+    let mut last = None;
+    let made = surge::plan(&parameters, Seed(seed), &mut |stage: Stage, _| {
+        if last.replace(stage) != Some(stage) {
+            eprintln!("{}", stage.name());
+        }
+    });
+    match made {
+        Ok(surge) => {
+            println!("{:#?}", surge.summary);
+            print!("{}", surge.report);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("failed to make the workload: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

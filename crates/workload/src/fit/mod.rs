@@ -1,0 +1,287 @@
+//! Goodness of fit: whether what was realised follows the law that was wanted.
+//!
+//! A [`FitReport`] has one line a stage: the wanted law, what was realised, the test statistic, what
+//! it is judged by and the verdict. Some distances cannot be avoided (a count cannot be divided);
+//! such a stage is judged against the stated distance instead of a probability. A stage that is
+//! nobody's law to follow is reported without a judgement.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+mod special;
+mod statistics;
+
+pub use statistics::{
+    ChiSquare, KolmogorovSmirnov, anderson_darling, anderson_darling_p_value, discrepancy,
+    zipf_slope,
+};
+
+/// A stage differs when what was realised would come about by chance with a smaller probability
+/// than this.
+pub const LEVEL: f64 = 0.001;
+
+/// The stages of a workload, each held against its law.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FitReport {
+    /// In the order in which the workload is made.
+    pub stages: Vec<StageFit>,
+}
+
+/// One stage held against its law.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageFit {
+    /// What it is, as in `base file sizes`.
+    pub name: String,
+    /// The wanted law with its parameters.
+    pub wanted: String,
+    /// What came out, in a few figures.
+    pub realised: String,
+    /// How many values were judged.
+    pub n: u64,
+    /// The name of the test statistic.
+    pub statistic: String,
+    /// Its value.
+    pub value: f64,
+    /// What it is judged by.
+    pub criterion: Criterion,
+    /// How it came out.
+    pub verdict: Verdict,
+    /// What a reader must know beside: a known distance and its reason, a parameter that is not
+    /// confirmed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What a test statistic is judged by.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Criterion {
+    /// The probability of a value at least as large, when the law is the wanted one; it must reach
+    /// `level`.
+    Probability {
+        /// The probability.
+        p_value: f64,
+        /// What it must reach.
+        level: f64,
+    },
+    /// The value must not be above this.
+    AtMost(f64),
+    /// By nothing: reported only.
+    Nothing,
+}
+
+/// Whether a stage follows its law.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It does, as far as the test can tell.
+    Passes,
+    /// It does not.
+    Differs,
+    /// There was nothing to judge it by.
+    Reported,
+}
+
+impl StageFit {
+    /// A stage judged by `criterion`, without notes.
+    pub fn new(
+        name: impl Into<String>,
+        (wanted, realised): (String, String),
+        n: u64,
+        (statistic, value): (impl Into<String>, f64),
+        criterion: Criterion,
+    ) -> StageFit {
+        let verdict = match criterion {
+            Criterion::Probability { p_value, level } if p_value >= level => Verdict::Passes,
+            Criterion::AtMost(limit) if value <= limit => Verdict::Passes,
+            Criterion::Nothing => Verdict::Reported,
+            _ => Verdict::Differs,
+        };
+        StageFit {
+            name: name.into(),
+            wanted,
+            realised,
+            n,
+            statistic: statistic.into(),
+            value,
+            criterion,
+            verdict,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The same with a note.
+    pub fn note(mut self, note: impl Into<String>) -> StageFit {
+        self.notes.push(note.into());
+        self
+    }
+}
+
+impl Criterion {
+    /// A probability judged at [`LEVEL`].
+    pub fn probability(p_value: f64) -> Criterion {
+        Criterion::Probability {
+            p_value,
+            level: LEVEL,
+        }
+    }
+}
+
+impl FitReport {
+    /// Whether no stage differs from its law.
+    pub fn passes(&self) -> bool {
+        self.stages
+            .iter()
+            .all(|stage| stage.verdict != Verdict::Differs)
+    }
+
+    /// The stage of this name.
+    pub fn stage(&self, name: &str) -> Option<&StageFit> {
+        self.stages.iter().find(|stage| stage.name == name)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Passes => "passes",
+            Verdict::Differs => "DIFFERS",
+            Verdict::Reported => "reported",
+        })
+    }
+}
+
+impl fmt::Display for Criterion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Criterion::Probability { p_value, level } if *p_value < 1e-4 => {
+                write!(f, "p < 0.0001, at least {level}")
+            }
+            Criterion::Probability { p_value, level } => {
+                write!(f, "p = {p_value:.4}, at least {level}")
+            }
+            Criterion::AtMost(limit) => write!(f, "at most {}", Short(*limit)),
+            Criterion::Nothing => f.write_str("not judged"),
+        }
+    }
+}
+
+/// A number with four significant digits.
+struct Short(f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if self.0 == self.0.trunc() && size < 1e15 {
+            write!(f, "{}", self.0)
+        } else if !(1e-4..1e6).contains(&size) {
+            write!(f, "{:.3e}", self.0)
+        } else {
+            let digits = (3.0 - libm::log10(size).floor()).clamp(0.0, 7.0) as usize;
+            write!(f, "{:.digits$}", self.0)
+        }
+    }
+}
+
+/// A plain text table: a line a stage with its test, and below it what was wanted, what came out and
+/// the notes.
+impl fmt::Display for FitReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tests: Vec<[String; 3]> = self
+            .stages
+            .iter()
+            .map(|stage| {
+                [
+                    stage.name.clone(),
+                    format!("{} = {}", stage.statistic, Short(stage.value)),
+                    stage.criterion.to_string(),
+                ]
+            })
+            .collect();
+        let width = |column: usize| tests.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths = [width(0), width(1), width(2)];
+        for (stage, [name, test, criterion]) in self.stages.iter().zip(&tests) {
+            writeln!(
+                f,
+                "{:<8}  {name:<a$}  {test:<b$}  {criterion:<c$}  n = {}",
+                stage.verdict,
+                stage.n,
+                a = widths[0],
+                b = widths[1],
+                c = widths[2],
+            )?;
+            writeln!(f, "          wanted    {}", stage.wanted)?;
+            writeln!(f, "          realised  {}", stage.realised)?;
+            for note in &stage.notes {
+                writeln!(f, "          note      {note}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> FitReport {
+        let texts = |realised: &str| ("Pareto(k = 1, alpha = 1.4)".to_owned(), realised.to_owned());
+        FitReport {
+            stages: vec![
+                StageFit::new(
+                    "OFF times",
+                    texts("mean 3.41"),
+                    1000,
+                    ("A2", 1.2345678),
+                    Criterion::probability(0.25),
+                ),
+                StageFit::new("x", texts("y"), 10, ("D", 0.06), Criterion::AtMost(0.05))
+                    .note("a count cannot be divided"),
+                StageFit::new("z", texts("y"), 10, ("slope", -1.0), Criterion::Nothing),
+            ],
+        }
+    }
+
+    #[test]
+    fn verdicts_follow_from_the_criterion() {
+        let report = report();
+        let verdicts: Vec<Verdict> = report.stages.iter().map(|stage| stage.verdict).collect();
+        assert_eq!(
+            verdicts,
+            [Verdict::Passes, Verdict::Differs, Verdict::Reported]
+        );
+        assert!(!report.passes());
+        assert_eq!(report.stage("x").unwrap().value, 0.06);
+        let not_a_number = Criterion::probability(f64::NAN);
+        let texts = (String::new(), String::new());
+        let stage = StageFit::new("", texts, 0, ("", f64::NAN), not_a_number);
+        assert_eq!(stage.verdict, Verdict::Differs);
+    }
+
+    #[test]
+    fn the_table_is_plain_text_in_columns() {
+        assert_eq!(
+            report().to_string(),
+            "\
+passes    OFF times  A2 = 1.235   p = 0.2500, at least 0.001  n = 1000
+          wanted    Pareto(k = 1, alpha = 1.4)
+          realised  mean 3.41
+DIFFERS   x          D = 0.06000  at most 0.05000             n = 10
+          wanted    Pareto(k = 1, alpha = 1.4)
+          realised  y
+          note      a count cannot be divided
+reported  z          slope = -1   not judged                  n = 10
+          wanted    Pareto(k = 1, alpha = 1.4)
+          realised  y
+"
+        );
+    }
+
+    #[test]
+    fn a_report_survives_json() {
+        let text = serde_json::to_string(&report()).unwrap();
+        assert!(text.contains(r#""criterion":{"probability":{"p_value":0.25,"level":0.001}}"#));
+        assert_eq!(serde_json::from_str::<FitReport>(&text).unwrap(), report());
+    }
+}

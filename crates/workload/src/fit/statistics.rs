@@ -1,0 +1,223 @@
+//! Test statistics: how far realised numbers are from a law, and how likely that is by chance.
+
+use super::special;
+
+/// The largest vertical distance between a law and the distribution that was realised.
+///
+/// Values are given in ascending order, each with how often it occurred and with the law's
+/// probability of being below it and of being at most it. These two are equal for a continuous law;
+/// where they differ (whole numbers, caps) the p-value is too large, never too small.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct KolmogorovSmirnov {
+    /// How many values.
+    pub n: u64,
+    /// The distance, from 0 to 1.
+    pub distance: f64,
+}
+
+impl KolmogorovSmirnov {
+    /// Of (times, P(X < x), P(X <= x)) for ascending x. No value: distance 0.
+    pub fn new(values: impl Iterator<Item = (u64, f64, f64)> + Clone) -> KolmogorovSmirnov {
+        let n: u64 = values.clone().map(|(times, ..)| times).sum();
+        let share = |count: u64| count as f64 / n as f64;
+        let (mut count, mut distance) = (0, 0.0f64);
+        for (times, below, at_most) in values {
+            if times > 0 {
+                distance = distance.max((share(count) - below).abs());
+                count += times;
+                distance = distance.max((share(count) - at_most).abs());
+            }
+        }
+        KolmogorovSmirnov { n, distance }
+    }
+
+    /// Of single values in ascending order against a continuous law.
+    pub fn of_sorted(values: &[f64], cdf: impl Fn(f64) -> f64) -> KolmogorovSmirnov {
+        debug_assert!(values.is_sorted());
+        KolmogorovSmirnov::new(values.iter().map(|&x| {
+            let probability = cdf(x);
+            (1, probability, probability)
+        }))
+    }
+
+    /// The probability of a distance at least this large when the values are independent draws from
+    /// the law.
+    pub fn p_value(&self) -> f64 {
+        match self.n {
+            0 => 1.0,
+            n => special::kolmogorov_tail(self.distance, n as f64),
+        }
+    }
+}
+
+/// The Anderson-Darling statistic A2 of values in ascending order against a continuous law; it
+/// weighs the tails more than the Kolmogorov-Smirnov distance does. Infinite when a value is one
+/// that the law cannot give.
+pub fn anderson_darling(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
+    debug_assert!(sorted.is_sorted());
+    let n = sorted.len() as f64;
+    let (mut sum, mut last) = (0.0, sorted.len());
+    for (place, &x) in sorted.iter().enumerate() {
+        last -= 1;
+        let odd = (2 * place + 1) as f64;
+        let mirrored = (2 * last + 1) as f64;
+        // log1p keeps the digits of the upper tail; what a law says of it is 1 - cdf all the same.
+        let probability = cdf(x);
+        sum += odd * libm::log(probability) + mirrored * libm::log1p(-probability);
+    }
+    -n - sum / n
+}
+
+/// The probability of an A2 at least this large, for many values.
+pub fn anderson_darling_p_value(a2: f64) -> f64 {
+    special::anderson_darling_tail(a2)
+}
+
+/// Pearson's chi-square of counts against expected counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ChiSquare {
+    /// The statistic.
+    pub value: f64,
+    /// Cells less one.
+    pub degrees: u32,
+    /// Sum of (observed - expected) / expected, Pederson and Johnson's K.
+    relative: f64,
+    /// How many were counted.
+    n: f64,
+}
+
+impl ChiSquare {
+    /// Of (observed, expected) cells in order. Neighbours are counted together until at least five
+    /// are expected, as the limiting distribution needs.
+    pub fn new(cells: impl IntoIterator<Item = (u64, f64)>) -> ChiSquare {
+        let mut pooled: Vec<(f64, f64)> = Vec::new();
+        for (observed, expected) in cells {
+            match pooled.last_mut() {
+                Some(last) if last.1 < 5.0 => {
+                    last.0 += observed as f64;
+                    last.1 += expected;
+                }
+                _ => pooled.push((observed as f64, expected)),
+            }
+        }
+        if pooled.len() > 1 && pooled[pooled.len() - 1].1 < 5.0 {
+            let rest = pooled.pop().expect("there are two");
+            let last = pooled.last_mut().expect("there was another");
+            last.0 += rest.0;
+            last.1 += rest.1;
+        }
+        let relative = |&(observed, expected): &(f64, f64)| (observed - expected) / expected;
+        ChiSquare {
+            value: pooled
+                .iter()
+                .map(|cell| relative(cell) * (cell.0 - cell.1))
+                .sum(),
+            degrees: (pooled.len() as u32).saturating_sub(1),
+            relative: pooled.iter().map(relative).sum(),
+            n: pooled.iter().map(|cell| cell.0).sum(),
+        }
+    }
+
+    /// The probability of a value at least this large when the law is the wanted one.
+    pub fn p_value(&self) -> f64 {
+        special::chi_square_tail(self.value, self.degrees)
+    }
+
+    /// The discrepancy lambda^2 of Pederson and Johnson, (chi^2 - K - degrees) / (n - 1): how far off
+    /// a law is, whatever the number of values; about 0 when it is the right one. It is what the
+    /// authors of SURGE chose their laws by. No test: it has no p-value.
+    pub fn discrepancy(&self) -> f64 {
+        (self.value - self.relative - f64::from(self.degrees)) / (self.n - 1.0)
+    }
+}
+
+/// Pederson and Johnson's lambda^2 of values against a law, over cells of equal probability.
+pub fn discrepancy(probabilities: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let n = probabilities.len();
+    // Mann and Wald's rule of thumb for the number of cells.
+    let cells = (2.0 * libm::pow(n as f64, 0.4)).ceil().max(2.0) as usize;
+    let mut observed = vec![0u64; cells];
+    for probability in probabilities {
+        observed[((probability * cells as f64) as usize).min(cells - 1)] += 1;
+    }
+    let expected = n as f64 / cells as f64;
+    ChiSquare::new(observed.into_iter().map(|count| (count, expected))).discrepancy()
+}
+
+/// The slope of log count against log rank by least squares: -1 for Zipf's law. `counts` in
+/// descending order; those of 0 are left out. `None` with fewer than two.
+pub fn zipf_slope(counts: impl Iterator<Item = u64>) -> Option<f64> {
+    let (mut n, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for (rank, count) in (1u64..).zip(counts).take_while(|&(_, count)| count > 0) {
+        let (rank, count) = (libm::log(rank as f64), libm::log(count as f64));
+        n += 1.0;
+        x += rank;
+        y += count;
+        xx += rank * rank;
+        xy += rank * count;
+    }
+    (n > 1.0).then(|| (n * xy - x * y) / (n * xx - x * x))
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Seed;
+
+    use super::*;
+
+    fn draws(n: u64) -> Vec<f64> {
+        let mut draws: Vec<f64> = (0..n).map(|n| Seed(5).uniform(n)).collect();
+        draws.sort_by(f64::total_cmp);
+        draws
+    }
+
+    #[test]
+    fn distances_are_the_hand_computed_ones() {
+        // Four values against the uniform law: the largest step is at 0.9, before it.
+        let distance = KolmogorovSmirnov::of_sorted(&[0.1, 0.2, 0.6, 0.9], |x| x);
+        assert!((distance.distance - 0.3).abs() < 1e-12);
+        // A law of two values, given exactly.
+        let coin = [(50, 0.0, 0.5), (50, 0.5, 1.0)];
+        let distance = KolmogorovSmirnov::new(coin.into_iter());
+        assert_eq!((distance.n, distance.distance), (100, 0.0));
+        assert_eq!(distance.p_value(), 1.0);
+        let none = KolmogorovSmirnov::of_sorted(&[], |x| x);
+        assert_eq!((none.distance, none.p_value()), (0.0, 1.0));
+    }
+
+    #[test]
+    fn the_right_law_passes_and_a_slightly_wrong_one_does_not() {
+        let draws = draws(10_000);
+        let bent = |x: f64| libm::pow(x, 1.1);
+        assert!(KolmogorovSmirnov::of_sorted(&draws, |x| x).p_value() > 0.01);
+        assert!(KolmogorovSmirnov::of_sorted(&draws, bent).p_value() < 0.001);
+        assert!(anderson_darling_p_value(anderson_darling(&draws, |x| x)) > 0.01);
+        assert!(anderson_darling_p_value(anderson_darling(&draws, bent)) < 0.001);
+        assert_eq!(
+            anderson_darling(&draws, |x| (x - 0.5).max(0.0)),
+            f64::INFINITY
+        );
+        assert!(discrepancy(draws.iter().copied()) < 0.003);
+        assert!(discrepancy(draws.iter().map(|&x| libm::pow(x, 1.5))) > 0.05);
+    }
+
+    #[test]
+    fn cells_are_pooled_until_five_are_expected() {
+        let cells = [(3, 2.0), (4, 4.0), (20, 20.0), (2, 1.0), (1, 1.0)];
+        let chi = ChiSquare::new(cells);
+        // (7, 6), (20 + 3, 20 + 2)
+        assert_eq!(chi.degrees, 1);
+        assert!((chi.value - (1.0 / 6.0 + 1.0 / 22.0)).abs() < 1e-12);
+        assert!(
+            (chi.discrepancy() - (chi.value - 1.0 / 6.0 - 1.0 / 22.0 - 1.0) / 29.0).abs() < 1e-12
+        );
+        assert_eq!(ChiSquare::new([(3, 3.0)]).p_value(), 1.0);
+    }
+
+    #[test]
+    fn zipfs_law_has_slope_minus_one() {
+        let slope = zipf_slope((1..=1000u64).map(|rank| 1_000_000_000 / rank)).unwrap();
+        assert!((slope + 1.0).abs() < 1e-6);
+        assert_eq!(zipf_slope([5, 0].into_iter()), None);
+    }
+}

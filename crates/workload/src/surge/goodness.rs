@@ -1,0 +1,603 @@
+//! Each stage of a SURGE workload held against its law.
+
+use crate::distribution::{Law, Mixture};
+use crate::fit::{
+    ChiSquare, Criterion, FitReport, KolmogorovSmirnov, StageFit, anderson_darling,
+    anderson_darling_p_value, discrepancy, zipf_slope,
+};
+use crate::plan::PageId;
+
+use super::parameters::{BodyForm, PageOrder};
+use super::{Kind, Kinds, Summary, Surge, popularity};
+
+/// Draws that pauses and session lengths are judged by: they are drawn while a load runs, by the same
+/// functions.
+const DRAWS: u64 = 100_000;
+
+/// How much farther than half of the most popular file's share the request sizes may be from their
+/// law. The sweep leaves each file short of its number by at most half a gap between unused numbers,
+/// and the gaps that count are those between the largest numbers.
+const REQUEST_ALLOWANCE: f64 = 0.005;
+
+/// How far the realised stack distances may be from the drawn ones. The original's are 0.11 away: its
+/// quartiles are 7, 39 and 238 where the law's are 9, 32 and 110.
+const DISTANCE_ALLOWANCE: f64 = 0.15;
+
+/// Totals and means.
+pub(super) fn summary(surge: &Surge) -> Summary {
+    let mut sizes: Vec<u64> = surge.files.iter().map(|file| file.size.0).collect();
+    sizes.sort_unstable();
+    let octets: u64 = sizes.iter().sum();
+    let mut lengths: Vec<u64> = (0..surge.pages.len())
+        .map(|page| page_files(surge, page).count() as u64)
+        .collect();
+    let (mut file_requests, mut requested_octets) = (0, 0);
+    for (page, &requests) in page_requests(surge).iter().enumerate() {
+        file_requests += requests * lengths[page];
+        let octets: u64 = page_files(surge, page)
+            .map(|file| surge.files[file].size.0)
+            .sum();
+        requested_octets += requests * octets;
+    }
+    lengths.sort_unstable();
+    Summary {
+        files: sizes.len() as u64,
+        octets,
+        mean_size: octets as f64 / sizes.len() as f64,
+        median_size: median(&sizes),
+        largest_size: sizes.last().copied().unwrap_or(0),
+        pages: lengths.len() as u64,
+        files_a_page: lengths.iter().sum::<u64>() as f64 / lengths.len() as f64,
+        median_files_a_page: median(&lengths),
+        files_a_requested_page: file_requests as f64 / surge.sequence.len() as f64,
+        page_requests: surge.sequence.len() as u64,
+        file_requests,
+        requested_octets,
+        references: surge
+            .files
+            .iter()
+            .map(|file| u64::from(file.references))
+            .sum(),
+        popular_used_up: popular_used_up(surge),
+    }
+}
+
+/// See [`Summary::popular_used_up`].
+fn popular_used_up(surge: &Surge) -> Option<f64> {
+    let references = |page: usize| {
+        let base = page_files(surge, page).next().expect("a page has a base");
+        u64::from(surge.files[base].references)
+    };
+    let mut left: Vec<u64> = (0..surge.pages.len()).map(references).collect();
+    let total: u64 = left.iter().sum();
+    let mut counts = left.clone();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0;
+    let least = counts.into_iter().find(|count| {
+        sum += count;
+        2 * sum >= total
+    })?;
+    let mut popular: u64 = left.iter().filter(|&&count| count >= least).sum();
+    for count in &mut left {
+        *count = u64::from(*count >= least);
+    }
+    let last = surge.sequence.iter().position(|page| {
+        popular -= left[page.0 as usize];
+        popular == 0
+    })?;
+    Some((last + 1) as f64 / total as f64)
+}
+
+/// All stages, in the order in which they were made. `numbers` are the drawn numbers of embedded files,
+/// `left` the references that pages leave of embedded files, `drawn` the drawn stack distances.
+pub(super) fn report(
+    surge: &Surge,
+    kinds: Kinds,
+    numbers: &[u32],
+    left: &[i64],
+    drawn: &[u64],
+) -> FitReport {
+    let parameters = &surge.parameters;
+    let mut stages = Vec::new();
+    for (kind, files, name, law) in [
+        (
+            Kind::Base,
+            kinds.base,
+            "base file sizes",
+            &parameters.base_sizes,
+        ),
+        (
+            Kind::Embedded,
+            kinds.embedded,
+            "embedded file sizes",
+            &parameters.embedded_sizes,
+        ),
+        (
+            Kind::Single,
+            kinds.single,
+            "single file sizes",
+            &parameters.single_sizes,
+        ),
+    ] {
+        if files > 0 {
+            stages.push(sizes(surge, kind, name, law));
+        }
+    }
+    stages.push(zipf(surge));
+    let references = |file: usize| u64::from(surge.files[file].references);
+    stages.push(request_sizes(surge, references));
+    if kinds.base > 0 {
+        stages.push(files_of_pages(surge, numbers, left));
+    }
+    stages.push(requested_sizes(surge));
+    stages.push(drawn_distances(surge, drawn));
+    stages.push(realised_distances(surge, drawn.len() as f64));
+    stages.push(pauses(surge, "OFF times", parameters.off));
+    if let Some(law) = parameters.active_off {
+        stages.push(pauses(surge, "active OFF times", law));
+    }
+    if let Some(law) = parameters.session_pages {
+        stages.push(session_lengths(surge, law));
+    }
+    FitReport { stages }
+}
+
+fn page_files(surge: &Surge, page: usize) -> impl Iterator<Item = usize> {
+    let members = surge.pages.get(PageId(page as u32)).members;
+    members.iter().map(|target| target.0 as usize)
+}
+
+/// How often the sequence asks for each page.
+fn page_requests(surge: &Surge) -> Vec<u64> {
+    let mut requests = vec![0; surge.pages.len()];
+    for page in &surge.sequence {
+        requests[page.0 as usize] += 1;
+    }
+    requests
+}
+
+/// The lower median of numbers in ascending order; 0 of none.
+fn median(sorted: &[u64]) -> u64 {
+    match sorted.len() {
+        0 => 0,
+        n => sorted[(n - 1) / 2],
+    }
+}
+
+/// The largest number below a positive one.
+fn just_below(x: f64) -> f64 {
+    f64::from_bits(x.to_bits() - 1)
+}
+
+fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> StageFit {
+    let smallest = surge.parameters.smallest.0;
+    let mut sizes: Vec<u64> = surge
+        .files
+        .iter()
+        .filter(|file| file.kind == kind)
+        .map(|file| file.size.0)
+        .collect();
+    sizes.sort_unstable();
+    let runs = sizes.chunk_by(|a, b| a == b).map(|run| {
+        // A size stands for all numbers that are rounded down to it, the smallest for all below too.
+        let below = match run[0] > smallest {
+            true => law.cdf(just_below(run[0] as f64)),
+            false => 0.0,
+        };
+        (run.len() as u64, below, law.cdf((run[0] + 1) as f64))
+    });
+    let distance = KolmogorovSmirnov::new(runs);
+    let lambda2 = discrepancy(sizes.iter().map(|&size| law.cdf(size as f64 + 0.5)));
+    let total: u64 = sizes.iter().sum();
+    let realised = format!(
+        "mean {:.0} B, median {} B, largest {} B; lambda^2 = {lambda2:.5}",
+        total as f64 / sizes.len() as f64,
+        median(&sizes),
+        sizes.last().copied().unwrap_or(0),
+    );
+    let mut stage = StageFit::new(
+        name,
+        (law.to_string(), realised),
+        distance.n,
+        ("Kolmogorov-Smirnov D", distance.distance),
+        Criterion::probability(distance.p_value()),
+    )
+    .note(format!(
+        "sizes are rounded down, and those below {smallest} B made {smallest} B"
+    ));
+    for part in law.parts().iter().filter(|part| part.cap.is_finite()) {
+        let capped = sizes
+            .iter()
+            .filter(|&&size| size as f64 >= part.cap)
+            .count();
+        stage = stage.note(format!(
+            "the tail is capped at {} B, which {capped} files meet; {}",
+            part.cap,
+            match part.law.mean() {
+                None => "without a cap its mean would be infinite".to_owned(),
+                Some(mean) => format!("without a cap its mean would be {mean:.0} B"),
+            }
+        ));
+    }
+    unconfirmed(surge, stage, "file sizes")
+}
+
+fn zipf(surge: &Surge) -> StageFit {
+    let mut counts: Vec<u64> = surge
+        .files
+        .iter()
+        .map(|file| u64::from(file.references))
+        .collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let total: u64 = counts.iter().sum();
+    let difference = (1..)
+        .zip(&counts)
+        .map(|(rank, &count)| count.abs_diff(popularity::count(surge.top_count, rank)))
+        .max()
+        .unwrap_or(0);
+    let unused = counts.iter().filter(|&&count| count == 0).count();
+    let slope = zipf_slope(counts.iter().copied());
+    let mut realised = format!(
+        "{total} requests, {:.2} % for the most popular file",
+        100.0 * surge.top_count as f64 / total as f64
+    );
+    if let Some(slope) = slope {
+        realised += &format!("; slope of log count by log rank {slope:.3}");
+    }
+    let stage = StageFit::new(
+        "popularity",
+        (format!("Zipf: floor({} / rank)", surge.top_count), realised),
+        counts.len() as u64,
+        ("largest difference", difference as f64),
+        Criterion::AtMost(0.0),
+    );
+    match unused {
+        0 => stage,
+        _ => stage.note(format!(
+            "{unused} files have a rank beyond {} and are never asked for",
+            surge.top_count
+        )),
+    }
+}
+
+/// The distance of request sizes from their law, when file *n* is asked for `requests(n)` times.
+fn size_distance(surge: &Surge, requests: impl Fn(usize) -> u64) -> KolmogorovSmirnov {
+    let law = &surge.parameters.request_sizes;
+    let mut sizes: Vec<(u64, u64)> = surge
+        .files
+        .iter()
+        .enumerate()
+        .map(|(file, about)| (about.size.0, requests(file)))
+        .filter(|&(_, requests)| requests > 0)
+        .collect();
+    sizes.sort_unstable();
+    let distance = KolmogorovSmirnov::new(sizes.chunk_by(|a, b| a.0 == b.0).map(|run| {
+        let times = run.iter().map(|&(_, requests)| requests).sum();
+        let size = run[0].0 as f64;
+        (
+            times,
+            1.0 - law.at_least(just_below(size)),
+            1.0 - law.at_least(size),
+        )
+    }));
+    // The law jumps at the cut, and between two sizes of files the distance may be largest there.
+    let below: u64 = sizes
+        .iter()
+        .filter(|&&(size, _)| (size as f64) < law.tail_scale)
+        .map(|&(_, requests)| requests)
+        .sum();
+    let share = below as f64 / distance.n.max(1) as f64;
+    let at_cut = [law.tail_scale, just_below(law.tail_scale)]
+        .map(|x| (share - (1.0 - law.at_least(x))).abs());
+    KolmogorovSmirnov {
+        distance: distance.distance.max(at_cut[0]).max(at_cut[1]),
+        ..distance
+    }
+}
+
+fn request_law(surge: &Surge) -> String {
+    let law = &surge.parameters.request_sizes;
+    let tail = Law::Pareto {
+        scale: law.tail_scale,
+        shape: law.tail_shape,
+    };
+    match law.body {
+        None => tail.to_string(),
+        Some(body) => format!(
+            "{body} below {}, {tail} with {} % of requests",
+            law.tail_scale,
+            (law.tail_share * 1e6).round() / 1e4
+        ),
+    }
+}
+
+fn request_sizes(surge: &Surge, references: impl Fn(usize) -> u64) -> StageFit {
+    let distance = size_distance(surge, references);
+    let unavoidable = surge.top_count as f64 / (2.0 * distance.n as f64);
+    let octets: u128 = surge
+        .files
+        .iter()
+        .map(|file| u128::from(file.size.0) * u128::from(file.references))
+        .sum();
+    let law = &surge.parameters.request_sizes;
+    let stage = StageFit::new(
+        "request sizes",
+        (
+            request_law(surge),
+            format!("mean {:.0} B", octets as f64 / distance.n as f64),
+        ),
+        distance.n,
+        ("Kolmogorov-Smirnov D", distance.distance),
+        Criterion::AtMost(unavoidable + REQUEST_ALLOWANCE),
+    )
+    .note(format!(
+        "a count cannot be divided: no assignment comes below {unavoidable:.4}, half of the most \
+         popular file's share"
+    ));
+    let stage = match (law.body, law.form) {
+        (None, _) => stage,
+        (_, BodyForm::AsIs) => stage.note(format!(
+            "the body is not renormalised: wanted requests jump by {:.2} % at {} B",
+            100.0 * law.jump(),
+            law.tail_scale
+        )),
+        (_, BodyForm::Renormalised) => stage.note("the body is renormalised below the cut"),
+    };
+    unconfirmed(surge, stage, "request sizes")
+}
+
+fn requested_sizes(surge: &Surge) -> StageFit {
+    let mut requests = vec![0u64; surge.files.len()];
+    for (page, times) in page_requests(surge).into_iter().enumerate() {
+        for file in page_files(surge, page) {
+            requests[file] += times;
+        }
+    }
+    let distance = size_distance(surge, |file| requests[file]);
+    let summary = &surge.summary;
+    StageFit::new(
+        "request sizes as asked for",
+        (
+            request_law(surge),
+            format!(
+                "{} files in {} pages, mean {:.0} B",
+                summary.file_requests,
+                summary.page_requests,
+                summary.requested_octets as f64 / summary.file_requests as f64
+            ),
+        ),
+        distance.n,
+        ("Kolmogorov-Smirnov D", distance.distance),
+        Criterion::Nothing,
+    )
+    .note(
+        "with every page all of its embedded files are asked for, more often or less than their \
+         popularity says; least like the law with few requests a file",
+    )
+}
+
+fn files_of_pages(surge: &Surge, numbers: &[u32], left: &[i64]) -> StageFit {
+    let law = &surge.parameters.references;
+    let part = law.part();
+    let base = u32::from(law.counts_base);
+    let mut observed = vec![0u64; law.most as usize + 1];
+    for number in numbers {
+        observed[(number + base) as usize] += 1;
+    }
+    let n = numbers.len() as f64;
+    let cells = (0u32..).zip(&observed).map(|(number, &count)| {
+        let probability = part.cdf(f64::from(number) + 1.0) - part.cdf(f64::from(number));
+        (count, n * probability)
+    });
+    // What cannot be drawn is no cell.
+    let test = ChiSquare::new(cells.filter(|&(count, expected)| count > 0 || expected > 0.0));
+    let summary = &surge.summary;
+    let over: i64 = left.iter().map(|&left| left.min(0)).sum();
+    let under: i64 = left.iter().map(|&left| left.max(0)).sum();
+    let wanted = format!(
+        "floor of {}, redrawn above {}, {}",
+        law.law,
+        law.most,
+        match law.counts_base {
+            true => "the base file counted",
+            false => "the base file not counted",
+        }
+    );
+    let realised = format!(
+        "{} pages of {:.2} files on the average, median {}; weighted by requests {:.2}",
+        summary.pages,
+        summary.files_a_page,
+        summary.median_files_a_page,
+        summary.files_a_requested_page,
+    );
+    let stage = StageFit::new(
+        "files of a page",
+        (wanted, realised),
+        numbers.len() as u64,
+        (chi_square_name(&test), test.value),
+        Criterion::probability(test.p_value()),
+    )
+    .note(match law.order {
+        PageOrder::PopularFewest => "the most popular pages have the fewest embedded files",
+        PageOrder::Random => "numbers of embedded files are independent of popularity",
+    })
+    .note(format!(
+        "embedded files are asked for {} times more and {under} times less than their popularity says",
+        -over
+    ));
+    unconfirmed(surge, stage, "embedded references")
+}
+
+fn chi_square_name(test: &ChiSquare) -> String {
+    format!("chi-square({})", test.degrees)
+}
+
+fn drawn_distances(surge: &Surge, drawn: &[u64]) -> StageFit {
+    let law = surge.parameters.locality.distance;
+    let n: u64 = drawn.iter().sum();
+    let within = law.cdf(drawn.len() as f64);
+    let mut below = 0.0;
+    let test = ChiSquare::new((1u64..).zip(drawn).map(|(next, &count)| {
+        let at_most = law.cdf(next as f64) / within;
+        let expected = n as f64 * (at_most - below);
+        below = at_most;
+        (count, expected)
+    }));
+    let stage = StageFit::new(
+        "stack distances drawn",
+        (
+            format!("floor of {law}, redrawn beyond {} pages", drawn.len()),
+            format!("quartiles {}", quartiles(|p| quantile(drawn, p))),
+        ),
+        n,
+        (chi_square_name(&test), test.value),
+        Criterion::probability(test.p_value()),
+    );
+    unconfirmed(surge, stage, "stack distances")
+}
+
+fn realised_distances(surge: &Surge, pages: f64) -> StageFit {
+    let law = surge.parameters.locality.distance;
+    let distances = &surge.distances;
+    let total = distances.total();
+    let within = law.cdf(pages);
+    let test = KolmogorovSmirnov::new((0u64..).zip(&distances.counts).map(|(distance, &count)| {
+        let cdf = |x: u64| law.cdf(x as f64) / within;
+        (count, cdf(distance), cdf(distance + 1))
+    }));
+    let at_zero = distances.counts.first().copied().unwrap_or(0);
+    let misses: Vec<String> = [10, 100, 1000, 10_000]
+        .iter()
+        .filter(|&&pages| pages < 10 * distances.counts.len() as u64)
+        .map(|&pages| format!("{:.1} % of {pages}", 100.0 * distances.miss_ratio(pages)))
+        .collect();
+    StageFit::new(
+        "stack distances realised",
+        (
+            format!("floor of {law}"),
+            format!(
+                "quartiles {}, {:.1} % at distance 0, {} first requests; LRU misses with room for \
+                 pages: {}",
+                quartiles(|p| distances.quantile(p).unwrap_or(0)),
+                100.0 * at_zero as f64 / total.max(1) as f64,
+                distances.first,
+                misses.join(", "),
+            ),
+        ),
+        total,
+        ("Kolmogorov-Smirnov D", test.distance),
+        Criterion::AtMost(DISTANCE_ALLOWANCE),
+    )
+    .note(format!(
+        "the page is chosen within {} places by what is left of its references, so distances are near \
+         the law and not of it; the original's quartiles are 7, 39, 238, with 4.5 % at distance 0",
+        surge.parameters.locality.window
+    ))
+    .note(match surge.summary.popular_used_up {
+        None => "popular pages last to the end of the sequence".to_owned(),
+        Some(share) => format!(
+            "the pages that have half of all requests are used up after {:.1} % of the sequence, of \
+             which {:.1} % are kept; what follows asks for few pages in long runs",
+            100.0 * share,
+            100.0 * (1.0 - surge.parameters.locality.discarded)
+        ),
+    })
+}
+
+fn quartiles(quantile: impl Fn(f64) -> u64) -> String {
+    let [low, middle, high] = [0.25, 0.5, 0.75].map(quantile);
+    format!("{low}, {middle}, {high}")
+}
+
+/// The smallest place up to which a share `p` of all counts lies.
+fn quantile(counts: &[u64], p: f64) -> u64 {
+    let total: u64 = counts.iter().sum();
+    let mut sum = 0;
+    let found = (0..).zip(counts).find(|&(_, count)| {
+        sum += count;
+        sum as f64 >= p * total as f64
+    });
+    found.map_or(0, |(place, _)| place)
+}
+
+fn pauses(surge: &Surge, name: &str, law: Law) -> StageFit {
+    let seed = surge.seed.stream("surge.fit").stream(name);
+    let mut draws: Vec<f64> = (0..DRAWS).map(|n| law.sample(seed, n)).collect();
+    draws.sort_unstable_by(f64::total_cmp);
+    let a2 = anderson_darling(&draws, |x| law.cdf(x));
+    let distance = KolmogorovSmirnov::of_sorted(&draws, |x| law.cdf(x));
+    let realised = format!(
+        "mean {:.3} s, median {:.3} s, {:.3} % above 15 s; Kolmogorov-Smirnov D = {:.5}, p = {:.4}",
+        draws.iter().sum::<f64>() / draws.len() as f64,
+        draws[draws.len() / 2],
+        100.0 * draws.iter().filter(|&&x| x > 15.0).count() as f64 / draws.len() as f64,
+        distance.distance,
+        distance.p_value(),
+    );
+    let stage = StageFit::new(
+        name,
+        (format!("{law}, seconds"), realised),
+        DRAWS,
+        ("Anderson-Darling A2", a2),
+        Criterion::probability(anderson_darling_p_value(a2)),
+    );
+    unconfirmed(surge, stage, name)
+}
+
+fn session_lengths(surge: &Surge, law: Law) -> StageFit {
+    let seed = surge.seed.stream("surge.fit").stream("session lengths");
+    let mut counts: Vec<u64> = Vec::new();
+    for n in 0..DRAWS {
+        let pages = law.sample(seed, n).round().max(1.0) as usize;
+        counts.resize(counts.len().max(pages + 1), 0);
+        counts[pages] += 1;
+    }
+    let pages: u64 = (0..).zip(&counts).map(|(pages, count)| pages * count).sum();
+    // One cell beyond the longest: all that is longer.
+    let last = counts.len() as u64;
+    let cells = (1..=last).map(|pages| {
+        let edge = |x: f64| law.cdf(x);
+        let below = if pages == 1 {
+            0.0
+        } else {
+            edge(pages as f64 - 0.5)
+        };
+        let at_most = if pages == last {
+            1.0
+        } else {
+            edge(pages as f64 + 0.5)
+        };
+        let observed = counts.get(pages as usize).copied().unwrap_or(0);
+        (observed, DRAWS as f64 * (at_most - below))
+    });
+    let test = ChiSquare::new(cells);
+    let stage = StageFit::new(
+        "session lengths",
+        (
+            format!("{law}, rounded, at least 1 page"),
+            format!(
+                "mean {:.3} pages, median {}, longest {}",
+                pages as f64 / DRAWS as f64,
+                quantile(&counts, 0.5),
+                last - 1
+            ),
+        ),
+        DRAWS,
+        (chi_square_name(&test), test.value),
+        Criterion::probability(test.p_value()),
+    );
+    unconfirmed(surge, stage, "session lengths")
+}
+
+/// The stage with what the parameters say of it that could not be confirmed.
+fn unconfirmed(surge: &Surge, stage: StageFit, subject: &str) -> StageFit {
+    let prefix = format!("{subject}: ");
+    surge
+        .parameters
+        .unconfirmed
+        .iter()
+        .filter_map(|text| text.strip_prefix(&prefix))
+        .fold(stage, |stage, text| {
+            stage.note(format!("unconfirmed: {text}"))
+        })
+}

@@ -1,0 +1,363 @@
+//! SURGE: a workload that follows seven measured laws of web use at once.
+//!
+//! P. Barford and M. Crovella, "Generating representative workloads for network and server
+//! performance evaluation" (SIGMETRICS '98), and in the later form of "A performance evaluation of
+//! Hyper Text Transfer Protocols" (Boston University, 1998). A site of base files, files embedded in
+//! them, and single files; how often each is asked for (Zipf); which file is popular, so that the sizes
+//! of *requested* files follow a law of their own; which files a page has; one global sequence of
+//! pages whose stack distances are lognormal; pauses and session lengths.
+//!
+//! [`plan`] makes it in six [`Stage`]s and holds every stage against its law: [`Surge::report`]. It
+//! does not know how many users there are, and neither waits nor fetches.
+//!
+//! What differs from a naive reading of the papers: the 7 % of base files in the tail are a mixing
+//! weight and not what continuity would give; the body of the request sizes is not renormalised at the
+//! cut; the most popular pages get the fewest embedded files; the lognormal law of the stack distances
+//! is of the *decimal* logarithm; the paper's density of the inverse Gaussian law is misprinted.
+
+use fathometer_model::{Bytes, Seed};
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::{LawError, Mixture};
+use crate::fit::FitReport;
+use crate::plan::{PageId, Pages, TargetId};
+
+mod goodness;
+mod locality;
+mod matching;
+mod parameters;
+mod popularity;
+mod references;
+mod site;
+mod stack;
+
+pub use locality::StackDistances;
+pub use parameters::{BodyForm, Locality, PageOrder, Parameters, References, RequestSizes, Shares};
+
+/// A step on the way to a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Sizes of all files.
+    Sizes,
+    /// How often the file of each rank is asked for.
+    Popularity,
+    /// Which file has which rank.
+    Matching,
+    /// Which files a page has.
+    Pages,
+    /// In which order pages are asked for.
+    Locality,
+    /// Whether all that follows its laws.
+    Fit,
+}
+
+impl Stage {
+    /// All, in order.
+    pub const ALL: [Stage; 6] = [
+        Stage::Sizes,
+        Stage::Popularity,
+        Stage::Matching,
+        Stage::Pages,
+        Stage::Locality,
+        Stage::Fit,
+    ];
+
+    /// A word or two for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Sizes => "file sizes",
+            Stage::Popularity => "popularity",
+            Stage::Matching => "matching sizes and popularity",
+            Stage::Pages => "pages",
+            Stage::Locality => "temporal locality",
+            Stage::Fit => "goodness of fit",
+        }
+    }
+}
+
+/// What a file is to a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The base of a page that has embedded files.
+    Base,
+    /// Embedded in pages.
+    Embedded,
+    /// A page of its own.
+    Single,
+}
+
+/// One file of the site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SurgeFile {
+    /// What it is.
+    pub kind: Kind,
+    /// Its size in octets.
+    pub size: Bytes,
+    /// How often it is asked for, by its popularity. Embedded files are shared by pages and can be
+    /// asked for more or less often than this.
+    pub references: u32,
+}
+
+/// A workload, all of it in memory: some 50 octets a file and 4 octets a request.
+#[derive(Debug, Clone)]
+pub struct Surge {
+    /// What it was made from.
+    pub parameters: Parameters,
+    /// And with which seed.
+    pub seed: Seed,
+    /// All files: base files, then embedded ones, then single ones.
+    pub files: Vec<SurgeFile>,
+    /// All pages: page *n* is that of base file *n*, and single files follow in their order. A target
+    /// is the place of a file in `files`.
+    pub pages: Pages,
+    /// The pages in the order in which all users together ask for them.
+    pub sequence: Vec<PageId>,
+    /// The stack distances of that sequence.
+    pub distances: StackDistances,
+    /// Requests for the most popular file.
+    pub top_count: u64,
+    /// Totals and means.
+    pub summary: Summary,
+    /// Each stage held against its law.
+    pub report: FitReport,
+}
+
+/// Totals and means of a workload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many files.
+    pub files: u64,
+    /// Octets of all files.
+    pub octets: u64,
+    /// Octets of a file, on the average.
+    pub mean_size: f64,
+    /// Half of the files are not larger.
+    pub median_size: u64,
+    /// The largest file.
+    pub largest_size: u64,
+    /// Pages, single files among them.
+    pub pages: u64,
+    /// Files of a page, on the average.
+    pub files_a_page: f64,
+    /// Half of the pages do not have more files.
+    pub median_files_a_page: u64,
+    /// Files of a page that is asked for, on the average over the sequence.
+    pub files_a_requested_page: f64,
+    /// The length of the sequence in pages.
+    pub page_requests: u64,
+    /// Its length in files.
+    pub file_requests: u64,
+    /// Its octets.
+    pub requested_octets: u64,
+    /// Requests that the popularity provides for.
+    pub references: u64,
+    /// The share of the whole sequence, the discarded end included, after which none of the popular
+    /// pages (those that have half of all requests) is left to ask for; `None`: some are left at the
+    /// end of what was kept.
+    pub popular_used_up: Option<f64>,
+}
+
+/// Why there is no workload.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SurgeError {
+    /// The parameters contradict each other or themselves.
+    #[error("a SURGE workload's parameters are not usable: {rule}")]
+    Parameter {
+        /// What does not hold.
+        rule: &'static str,
+    },
+    /// A law is not defined for its parameters.
+    #[error("a SURGE workload's law is not defined")]
+    Law(#[from] LawError),
+    /// No page is left when the files are divided into kinds.
+    #[error("{files} files are too few: at least one must be a page")]
+    TooFewFiles {
+        /// How many there were to be.
+        files: u32,
+    },
+    /// No page would be asked for.
+    #[error("with {requests} requests no page would be asked for")]
+    NoRequests {
+        /// How many the popularity was to provide for.
+        requests: u64,
+    },
+    /// The sequence would not fit.
+    #[error("{references} requests are too many: at most {}", u32::MAX)]
+    TooManyRequests {
+        /// How many there would be.
+        references: u128,
+    },
+}
+
+/// Makes a workload. `progress` is told the stage and the share of it that is done, from 0 to 1. The
+/// same parameters and seed give the same workload on every machine.
+pub fn plan(
+    parameters: &Parameters,
+    seed: Seed,
+    progress: &mut dyn FnMut(Stage, f64),
+) -> Result<Surge, SurgeError> {
+    parameters.check()?;
+    let kinds = Kinds::of(parameters);
+    if kinds.base + kinds.single == 0 {
+        return Err(SurgeError::TooFewFiles {
+            files: parameters.files,
+        });
+    }
+
+    progress(Stage::Sizes, 0.0);
+    let sizes = file_sizes(parameters, kinds, seed);
+
+    progress(Stage::Popularity, 0.0);
+    let ranks = u64::from(parameters.files);
+    let top_count = parameters
+        .top_count
+        .unwrap_or_else(|| popularity::top_for(ranks, parameters.requests));
+    let references = popularity::total(top_count, ranks);
+    if references > u128::from(u32::MAX) {
+        return Err(SurgeError::TooManyRequests { references });
+    }
+    let counts: Vec<u64> = (1..=ranks)
+        .map(|rank| popularity::count(top_count, rank))
+        .collect();
+
+    progress(Stage::Matching, 0.0);
+    let counts = matching::assign(&sizes, &counts, &parameters.request_sizes);
+    let files: Vec<SurgeFile> = (0..)
+        .zip(sizes.into_iter().zip(counts))
+        .map(|(file, (size, references))| SurgeFile {
+            kind: kinds.kind(file),
+            size: Bytes(size),
+            references: references as u32,
+        })
+        .collect();
+
+    progress(Stage::Pages, 0.0);
+    let numbers = references::draw(
+        &parameters.references,
+        kinds.base,
+        seed.stream("surge.references"),
+    );
+    let (pages, page_references, left) = make_pages(parameters, &files, kinds, numbers.clone());
+
+    let made = locality::sequence(&parameters.locality, &page_references, seed, |done| {
+        progress(Stage::Locality, done);
+    });
+
+    if made.pages.is_empty() {
+        return Err(SurgeError::NoRequests {
+            requests: parameters.requests,
+        });
+    }
+
+    progress(Stage::Fit, 0.0);
+    let mut surge = Surge {
+        parameters: parameters.clone(),
+        seed,
+        files,
+        pages,
+        sequence: made.pages,
+        distances: made.distances,
+        top_count,
+        summary: Summary::default(),
+        report: FitReport::default(),
+    };
+    surge.summary = goodness::summary(&surge);
+    surge.report = goodness::report(&surge, kinds, &numbers, &left, &made.drawn);
+    progress(Stage::Fit, 1.0);
+    Ok(surge)
+}
+
+/// How many files there are of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kinds {
+    base: u32,
+    embedded: u32,
+    single: u32,
+}
+
+impl Kinds {
+    /// Shares rounded to whole files.
+    fn of(parameters: &Parameters) -> Kinds {
+        let files = parameters.files;
+        let share = |share: f64| ((f64::from(files) * share).round() as u32).min(files);
+        let base = share(parameters.shares.base);
+        let paged = share(parameters.shares.base + parameters.shares.embedded);
+        Kinds {
+            base,
+            embedded: paged - base,
+            single: files - paged,
+        }
+    }
+
+    fn kind(self, file: u32) -> Kind {
+        if file < self.base {
+            Kind::Base
+        } else if file < self.base + self.embedded {
+            Kind::Embedded
+        } else {
+            Kind::Single
+        }
+    }
+}
+
+/// Sizes of all files, rounded down to whole octets.
+fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
+    let draw = |files: u32, law: &Mixture, name: &str| {
+        let seed = seed.stream(name);
+        let smallest = parameters.smallest.0;
+        let law = law.clone();
+        (0..u64::from(files)).map(move |file| (law.sample(seed, file) as u64).max(smallest))
+    };
+    draw(kinds.base, &parameters.base_sizes, "surge.sizes.base")
+        .chain(draw(
+            kinds.embedded,
+            &parameters.embedded_sizes,
+            "surge.sizes.embedded",
+        ))
+        .chain(draw(
+            kinds.single,
+            &parameters.single_sizes,
+            "surge.sizes.single",
+        ))
+        .collect()
+}
+
+/// The pages, how often each is asked for, and what is left of the embedded files' references.
+fn make_pages(
+    parameters: &Parameters,
+    files: &[SurgeFile],
+    kinds: Kinds,
+    mut numbers: Vec<u32>,
+) -> (Pages, Vec<u32>, Vec<i64>) {
+    let references: Vec<u32> = files.iter().map(|file| file.references).collect();
+    let (base, rest) = references.split_at(kinds.base as usize);
+    let (embedded, single) = rest.split_at(kinds.embedded as usize);
+    // Pages come in the order of popularity and are kept in the order of their files.
+    let mut ends = Vec::with_capacity(base.len());
+    let mut members: Vec<u32> = Vec::new();
+    let mut range_of = vec![0u32; base.len()];
+    let order = parameters.references.order;
+    let left = references::embed(base, embedded, &mut numbers, order, |page, files| {
+        range_of[page as usize] = ends.len() as u32;
+        members.extend_from_slice(files);
+        ends.push(members.len());
+    });
+    let mut pages = Pages::new();
+    let mut targets = Vec::new();
+    for (file, &range) in (0..).zip(&range_of) {
+        let range = range as usize;
+        let start = range.checked_sub(1).map_or(0, |before| ends[before]);
+        targets.clear();
+        targets.push(TargetId(file));
+        let embedded = members[start..ends[range]].iter();
+        targets.extend(embedded.map(|file| TargetId(kinds.base + file)));
+        pages.push(&targets);
+    }
+    for file in 0..kinds.single {
+        pages.push(&[TargetId(kinds.base + kinds.embedded + file)]);
+    }
+    let page_references = [base, single].concat();
+    (pages, page_references, left)
+}

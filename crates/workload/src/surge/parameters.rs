@@ -1,0 +1,348 @@
+//! What a SURGE workload is made from: two published parameter sets, every one of them replaceable.
+
+use fathometer_model::Bytes;
+
+use crate::distribution::{Law, Mixture, Part};
+
+use super::SurgeError;
+
+/// All that a SURGE workload depends on, beside its seed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// A word to name the set by.
+    pub name: String,
+    /// How many files the site has.
+    pub files: u32,
+    /// How many requests for files the popularity is to provide for; there will be more.
+    pub requests: u64,
+    /// Requests for the most popular file, where they are not to follow from `requests`.
+    pub top_count: Option<u64>,
+    /// Which share of the files is of each kind.
+    pub shares: Shares,
+    /// Sizes of base files in octets, before `smallest` and rounding down.
+    pub base_sizes: Mixture,
+    /// Sizes of embedded files.
+    pub embedded_sizes: Mixture,
+    /// Sizes of files that are pages of their own.
+    pub single_sizes: Mixture,
+    /// Smaller sizes are made this one.
+    pub smallest: Bytes,
+    /// The law that the sizes of requested files follow.
+    pub request_sizes: RequestSizes,
+    /// How many files a page has.
+    pub references: References,
+    /// How near each other the requests for a page are.
+    pub locality: Locality,
+    /// Seconds between the end of a page and the start of the next (inactive OFF).
+    pub off: Law,
+    /// Seconds between the files of a page (active OFF); `None`: no pause.
+    pub active_off: Option<Law>,
+    /// Pages of a session, rounded to the nearest integer, at least 1; `None`: one session without an
+    /// end.
+    pub session_pages: Option<Law>,
+    /// What in this set could not be confirmed in print. Said in the output.
+    pub unconfirmed: Vec<String>,
+}
+
+/// Shares of the kinds of files; they add up to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// Base files: pages that have other files embedded.
+    pub base: f64,
+    /// Files embedded in base files.
+    pub embedded: f64,
+    /// Files that are pages of their own.
+    pub single: f64,
+}
+
+/// A body and a Pareto tail for the sizes of requested files.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RequestSizes {
+    /// The law below the cut; without one, all is tail.
+    pub body: Option<Law>,
+    /// Where the tail begins, k.
+    pub tail_scale: f64,
+    /// The tail's index, alpha.
+    pub tail_shape: f64,
+    /// The share of requests in the tail, p; 1 without a body.
+    pub tail_share: f64,
+    /// What becomes of the body's own tail beyond the cut.
+    pub form: BodyForm,
+}
+
+/// Two readings of a hybrid whose body does not end at the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyForm {
+    /// The body's distribution function as it is: what it has beyond the cut is missing there, and
+    /// requests for sizes at the cut and above jump up by that much. The original's.
+    AsIs,
+    /// Divided by its value at the cut, so that nothing jumps.
+    Renormalised,
+}
+
+/// How many files a page has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct References {
+    /// Files of a page that has embedded ones, before rounding down.
+    pub law: Law,
+    /// Whether the law's number counts the base file too.
+    pub counts_base: bool,
+    /// Larger numbers are drawn again.
+    pub most: u32,
+    /// Which page gets which number.
+    pub order: PageOrder,
+}
+
+/// How numbers of embedded files are given to base files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageOrder {
+    /// The most popular page has the fewest embedded files. The original's; it makes pages weighted
+    /// by requests much smaller than pages.
+    PopularFewest,
+    /// At random.
+    Random,
+}
+
+/// How the sequence of pages comes about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Locality {
+    /// The distance of the next page in the stack of recently used pages, before rounding down.
+    pub distance: Law,
+    /// The page is chosen among those at most this much nearer or farther.
+    pub window: u32,
+    /// The share of the sequence's end that is discarded: by then the popular pages are used up.
+    pub discarded: f64,
+}
+
+impl Parameters {
+    /// The set of Barford and Crovella, "A performance evaluation of Hyper Text Transfer Protocols"
+    /// (Boston University, 1998), table 8, with what its program did where the table is silent:
+    /// mixing weights, the smallest size, the decimal logarithm of the stack distances.
+    pub fn barford98(files: u32, requests: u64) -> Parameters {
+        Parameters {
+            name: "barford98".to_owned(),
+            files,
+            requests,
+            top_count: None,
+            shares: SHARES,
+            base_sizes: hybrid(
+                Law::Lognormal {
+                    mu: 7.630,
+                    sigma: 1.001,
+                },
+                10_000.0,
+                1.0,
+                0.07,
+            ),
+            embedded_sizes: Mixture::single(Law::Lognormal {
+                mu: 8.215,
+                sigma: 1.460,
+            }),
+            single_sizes: Mixture::new(vec![
+                Part::of(
+                    0.66,
+                    Law::Lognormal {
+                        mu: 7.101,
+                        sigma: 1.200,
+                    },
+                ),
+                Part::of(
+                    0.34,
+                    Law::Lognormal {
+                        mu: 11.151,
+                        sigma: 1.143,
+                    },
+                ),
+            ])
+            .expect("the weights add up to 1"),
+            smallest: Bytes(75),
+            request_sizes: RequestSizes {
+                body: Some(Law::Lognormal {
+                    mu: 7.881,
+                    sigma: 1.339,
+                }),
+                tail_scale: 34_102.0,
+                tail_shape: 1.177,
+                tail_share: 0.07,
+                form: BodyForm::AsIs,
+            },
+            references: References {
+                law: Law::Pareto {
+                    scale: 2.0,
+                    shape: 1.245,
+                },
+                counts_base: true,
+                most: 150,
+                order: PageOrder::PopularFewest,
+            },
+            locality: LOCALITY,
+            off: Law::Pareto {
+                scale: 1.0,
+                shape: 1.4,
+            },
+            active_off: None,
+            session_pages: Some(Law::InverseGaussian {
+                mean: 3.86,
+                lambda: 6.08,
+            }),
+            unconfirmed: Vec::new(),
+        }
+    }
+
+    /// The set of the first version: Barford and Crovella, "Generating representative workloads for
+    /// network and server performance evaluation" (SIGMETRICS '98).
+    ///
+    /// One law for the sizes of all files, no sessions, pauses between the files of a page. All its
+    /// numbers but those of the active OFF times are unconfirmed, and so is all that this version may
+    /// have done otherwise than the later one: shares of kinds, the smallest size, the stack
+    /// distance's logarithm, the largest number of embedded files. `unconfirmed` says so.
+    pub fn sigmetrics98(files: u32, requests: u64) -> Parameters {
+        let sizes = hybrid(
+            Law::Lognormal {
+                mu: 9.357,
+                sigma: 1.318,
+            },
+            133_000.0,
+            1.1,
+            0.07,
+        );
+        Parameters {
+            name: "sigmetrics98".to_owned(),
+            base_sizes: sizes.clone(),
+            embedded_sizes: sizes.clone(),
+            single_sizes: sizes,
+            request_sizes: RequestSizes {
+                body: None,
+                tail_scale: 1000.0,
+                tail_shape: 1.0,
+                tail_share: 1.0,
+                form: BodyForm::AsIs,
+            },
+            references: References {
+                law: Law::Pareto {
+                    scale: 1.0,
+                    shape: 2.43,
+                },
+                counts_base: false,
+                most: 150,
+                order: PageOrder::PopularFewest,
+            },
+            off: Law::Pareto {
+                scale: 1.0,
+                shape: 1.5,
+            },
+            active_off: Some(Law::Weibull {
+                shape: 0.382,
+                scale: 1.46,
+            }),
+            session_pages: None,
+            unconfirmed: [
+                "file sizes: lognormal(mu = 9.357, sigma = 1.318) below Pareto(k = 133 000, \
+                 alpha = 1.1), 7 % in the tail",
+                "request sizes: Pareto(k = 1000, alpha = 1)",
+                "embedded references: Pareto(k = 1, alpha = 2.43), not counting the base file",
+                "OFF times: Pareto(k = 1, alpha = 1.5)",
+                "active OFF times: that 1.46 is the Weibull law's scale and 0.382 its shape",
+                "stack distances: that 1.5 and 0.80 are of the decimal logarithm in this version too",
+                "file sizes: shares of base, embedded and single files and the smallest size are \
+                 those of the later version",
+                "embedded references: at most 150 files a page, as in the later version",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            ..Parameters::barford98(files, requests)
+        }
+    }
+
+    /// Refuses what no workload can be made from.
+    pub(super) fn check(&self) -> Result<(), SurgeError> {
+        let refuse = |rule: &'static str| Err(SurgeError::Parameter { rule });
+        let shares = [self.shares.base, self.shares.embedded, self.shares.single];
+        if shares.iter().any(|share| !(0.0..=1.0).contains(share))
+            || (shares.iter().sum::<f64>() - 1.0).abs() > 1e-9
+        {
+            return refuse("the shares of base, embedded and single files add up to 1");
+        }
+        let sizes = [&self.base_sizes, &self.embedded_sizes, &self.single_sizes];
+        for part in sizes.iter().flat_map(|sizes| sizes.parts()) {
+            part.law.check()?;
+            // What is not above 0 cannot be drawn below a limit.
+            if part.below <= 0.0 || part.law.cdf(part.below) <= 0.0 {
+                return refuse("a part of the file sizes can be below its limit");
+            }
+        }
+        let tail = &self.request_sizes;
+        if !(tail.tail_scale > 0.0 && tail.tail_shape > 0.0 && tail.tail_scale.is_finite()) {
+            return refuse("k and alpha of the request sizes' tail are above 0");
+        }
+        if !(0.0..=1.0).contains(&tail.tail_share) || tail.body.is_none() && tail.tail_share != 1.0
+        {
+            return refuse(
+                "the share of the request sizes' tail is from 0 to 1, and 1 without a body",
+            );
+        }
+        let laws = [
+            Some(self.references.law),
+            Some(self.locality.distance),
+            Some(self.off),
+            self.request_sizes.body,
+            self.active_off,
+            self.session_pages,
+        ];
+        for law in laws.into_iter().flatten() {
+            law.check()?;
+        }
+        let fewest = 1.0 + f64::from(u8::from(self.references.counts_base));
+        if self.references.most > u32::from(u16::MAX)
+            || self.references.law.quantile(0.0) < fewest
+            || self
+                .references
+                .law
+                .cdf(f64::from(self.references.most) + 1.0)
+                <= 0.0
+        {
+            return refuse(
+                "a page with embedded files has at least one, and at most the largest number (below 65 536)",
+            );
+        }
+        if self.locality.distance.cdf(1.0) <= 0.0 {
+            return refuse("a stack distance can be 0");
+        }
+        if !(0.0..1.0).contains(&self.locality.discarded) {
+            return refuse("the discarded share of the sequence is at least 0 and below 1");
+        }
+        Ok(())
+    }
+}
+
+const SHARES: Shares = Shares {
+    base: 0.30,
+    embedded: 0.38,
+    single: 0.32,
+};
+
+const LOCALITY: Locality = Locality {
+    distance: Law::Lognormal10 {
+        mu: 1.5,
+        sigma: 0.80,
+    },
+    window: 50,
+    discarded: 0.03,
+};
+
+/// The largest size that a heavy tail may give. With an index of 1 its mean grows without limit as
+/// the logarithm of this; one file in a thousand of the later version's tail meets it.
+const TAIL_CAP: f64 = 10_000_000.0;
+
+/// A body that is drawn again at and above `cut`, and a Pareto tail from there.
+fn hybrid(body: Law, cut: f64, shape: f64, tail_share: f64) -> Mixture {
+    let body = Part {
+        below: cut,
+        ..Part::of(1.0 - tail_share, body)
+    };
+    let tail = Part {
+        cap: TAIL_CAP,
+        ..Part::of(tail_share, Law::Pareto { scale: cut, shape })
+    };
+    Mixture::new(vec![body, tail]).expect("the weights add up to 1")
+}

@@ -1,0 +1,80 @@
+//! A SURGE workload as a plan and as a site.
+
+use std::sync::Arc;
+
+use fathometer_model::{FileId, Page, Site};
+
+use crate::plan::{Choice, PageId, Plan, Sessions, Target};
+use crate::synthetic::{self, FileSpec};
+
+use super::{Kind, Surge};
+
+impl Surge {
+    /// The path of the file at this place of `files`: `/b/` for base files, `/e/` for embedded ones,
+    /// `/s/` for single ones, numbered within their kind. Single files are HTML where they are of the
+    /// first part of their sizes' law and PDF where they are of another, larger one.
+    pub fn path(&self, file: usize) -> String {
+        let kind = self.files[file].kind;
+        let number = file - self.files.partition_point(|other| other.kind < kind);
+        match kind {
+            Kind::Base => format!("/b/{number:06}.html"),
+            Kind::Embedded => format!("/e/{number:06}.gif"),
+            Kind::Single => {
+                let law = &self.parameters.single_sizes;
+                let first = law.part_of(number as u64) == &law.parts()[0];
+                let extension = if first { "html" } else { "pdf" };
+                format!("/s/{number:06}.{extension}")
+            }
+        }
+    }
+
+    /// What the files are, in the order of `files`.
+    pub fn file_specs(&self) -> impl ExactSizeIterator<Item = FileSpec> {
+        (0..self.files.len()).map(|file| {
+            let path = self.path(file);
+            FileSpec {
+                content_type: synthetic::type_of(&path),
+                size: self.files[file].size.0,
+                path,
+            }
+        })
+    }
+
+    /// The site: synthetic files, of which the base files name their embedded ones as far as their
+    /// size has room for it. `ratio` is what DEFLATE leaves of the texts.
+    pub fn site(&self, ratio: f64) -> Site {
+        let pages = (0..self.pages.len() as u32).map(|page| {
+            let members = self.pages.get(PageId(page)).members;
+            Page {
+                base: FileId(members[0].0),
+                embedded: members[1..].iter().map(|file| FileId(file.0)).collect(),
+                named_by: Vec::new(),
+            }
+        });
+        synthetic::site(
+            "surge",
+            self.file_specs().collect(),
+            pages.collect(),
+            ratio,
+            self.seed,
+        )
+    }
+
+    /// What users ask for: the global sequence of pages, sessions and OFF times.
+    pub fn into_plan(self) -> Plan {
+        let targets = (0..self.files.len())
+            .map(|file| Target::get(self.path(file), Some(self.files[file].size)))
+            .collect();
+        Plan {
+            name: "surge".to_owned(),
+            targets,
+            pages: self.pages,
+            choice: Choice::Sequence(Arc::from(self.sequence)),
+            sessions: Sessions {
+                pages: self.parameters.session_pages,
+                off: Some(self.parameters.off),
+            },
+            recorded: None,
+        }
+    }
+}

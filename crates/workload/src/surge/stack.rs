@@ -1,0 +1,428 @@
+//! A stack of recently used pages: the place of a page in it is its LRU distance.
+//!
+//! Pages lie in blocks, the oldest first. The newest block takes the page that is moved to the top; a
+//! page taken from an older block leaves that block shorter. Two Fenwick trees over the blocks, of
+//! pages and of references left, find a place and the nearest page with references left in O(log n)
+//! steps; a list of the blocks that are not empty lets a window be read without meeting empty ones.
+//! When the blocks are used up, all pages are packed again, once in about n moves.
+//!
+//! A distance is counted from the top, which is 0; an *index* is counted from the bottom.
+
+/// Pages of a full block: some hundred octets are moved when one is taken out.
+const BLOCK: usize = 128;
+
+/// Pages in the order of their last use, each with the references that it has left.
+#[derive(Debug)]
+pub(super) struct Stack {
+    pages: Vec<u32>,
+    left: Vec<u32>,
+    lengths: Vec<u32>,
+    counts: Fenwick,
+    weights: Fenwick,
+    /// The blocks that are not empty, in order: the next newer and the next older one.
+    newer: Vec<u32>,
+    older: Vec<u32>,
+    newest: usize,
+    /// How many pages there are.
+    len: usize,
+}
+
+/// Where a page lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    block: usize,
+    offset: usize,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Stack {
+    /// A stack of (page, references), the bottom first.
+    pub(super) fn new(pages: Vec<u32>, left: Vec<u32>) -> Stack {
+        assert_eq!(pages.len(), left.len(), "every page has references");
+        let mut stack = Stack {
+            len: pages.len(),
+            pages,
+            left,
+            lengths: Vec::new(),
+            counts: Fenwick::default(),
+            weights: Fenwick::default(),
+            newer: Vec::new(),
+            older: Vec::new(),
+            newest: 0,
+        };
+        stack.lay_out();
+        stack
+    }
+
+    /// How many pages there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Takes a page at most `window` places from `distance`, each with a probability in proportion to
+    /// its references left, where `uniform` is from [0, 1); where none has any left, the nearest one
+    /// that has, of two the nearer to the top. Counts one reference of it and moves it to the top.
+    /// Returns the page and its distance; `None` when no page has references left.
+    pub(super) fn take(
+        &mut self,
+        distance: usize,
+        window: usize,
+        uniform: f64,
+    ) -> Option<(u32, usize)> {
+        if self.len == 0 {
+            return None;
+        }
+        let centre = self.len - 1 - distance.min(self.len - 1);
+        let low = centre.saturating_sub(window);
+        let high = (centre + window).min(self.len - 1);
+        let start = self.place(low);
+        let sum = self.sum(start, high - low + 1);
+        let (place, index) = match sum {
+            0 => self.nearest(start, centre)?,
+            _ => {
+                // `uniform` is below 1 and the product may still round up to the sum.
+                let point = ((uniform * sum as f64) as u64).min(sum - 1);
+                self.choose(start, low, point)
+            }
+        };
+        let page = self.move_to_top(place);
+        Some((page, self.len - 1 - index))
+    }
+
+    /// The place of an index.
+    fn place(&self, index: usize) -> Place {
+        let (block, before) = self.counts.find(index as u64);
+        Place {
+            block,
+            offset: index - before as usize,
+        }
+    }
+
+    fn range(&self, from: Place, most: usize) -> std::ops::Range<usize> {
+        let start = from.block * BLOCK + from.offset;
+        let end = from.block * BLOCK + self.lengths[from.block] as usize;
+        start..end.min(start + most)
+    }
+
+    /// References left of `count` pages from `place` towards the top.
+    fn sum(&self, mut place: Place, mut count: usize) -> u64 {
+        let mut sum = 0;
+        loop {
+            let range = self.range(place, count);
+            count -= range.len();
+            sum += self.left[range]
+                .iter()
+                .map(|&left| u64::from(left))
+                .sum::<u64>();
+            if count == 0 {
+                return sum;
+            }
+            place = self.next_block(place);
+        }
+    }
+
+    /// The page to which the `point`-th reference left from `place` on belongs, and its index, when
+    /// that of `place` is `index`.
+    fn choose(&self, mut place: Place, mut index: usize, mut point: u64) -> (Place, usize) {
+        loop {
+            let range = self.range(place, BLOCK);
+            for (step, &left) in self.left[range.clone()].iter().enumerate() {
+                if point < u64::from(left) {
+                    let offset = place.offset + step;
+                    return (Place { offset, ..place }, index + step);
+                }
+                point -= u64::from(left);
+            }
+            index += range.len();
+            place = self.next_block(place);
+        }
+    }
+
+    fn next_block(&self, place: Place) -> Place {
+        Place {
+            block: self.newer[place.block] as usize,
+            offset: 0,
+        }
+    }
+
+    /// The page with references left that is nearest to the index `centre`, when the pages from
+    /// `start` to beyond `centre` on either side have none.
+    fn nearest(&self, start: Place, centre: usize) -> Option<(Place, usize)> {
+        let total = self.weights.total();
+        let first = start.block * BLOCK;
+        let before = self.weights.before(start.block)
+            + self.left[first..first + start.offset]
+                .iter()
+                .map(|&left| u64::from(left))
+                .sum::<u64>();
+        let below = before.checked_sub(1).map(|point| self.holder(point));
+        let above = (before < total).then(|| self.holder(before));
+        match (below, above) {
+            (Some(below), Some(above)) if centre - below.1 < above.1 - centre => Some(below),
+            (below, above) => above.or(below),
+        }
+    }
+
+    /// The page to which the `point`-th of all references left belongs, and its index.
+    fn holder(&self, point: u64) -> (Place, usize) {
+        let (block, before) = self.weights.find(point);
+        let index = self.counts.before(block) as usize;
+        self.choose(Place { block, offset: 0 }, index, point - before)
+    }
+
+    /// Counts one reference of a page and moves it to the top.
+    fn move_to_top(&mut self, place: Place) -> u32 {
+        let block = place.block;
+        let range = self.range(place, BLOCK);
+        let (page, left) = (self.pages[range.start], self.left[range.start]);
+        self.pages[range.clone()].rotate_left(1);
+        self.left[range.clone()].rotate_left(1);
+        if block == self.newest {
+            // It lies at the block's end now, which is the top.
+            self.left[range.end - 1] = left - 1;
+            self.weights.subtract(block, 1);
+            return page;
+        }
+        self.lengths[block] -= 1;
+        self.counts.subtract(block, 1);
+        self.weights.subtract(block, u64::from(left));
+        if self.lengths[block] == 0 {
+            self.unlink(block);
+        }
+        if self.lengths[self.newest] as usize == BLOCK {
+            self.open_block();
+        }
+        let newest = self.newest;
+        let end = newest * BLOCK + self.lengths[newest] as usize;
+        self.pages[end] = page;
+        self.left[end] = left - 1;
+        self.lengths[newest] += 1;
+        self.counts.add(newest, 1);
+        self.weights.add(newest, u64::from(left - 1));
+        page
+    }
+
+    fn unlink(&mut self, block: usize) {
+        let (newer, older) = (self.newer[block], self.older[block]);
+        // The newest block is never emptied, so there is a newer one.
+        self.older[newer as usize] = older;
+        if older != NONE {
+            self.newer[older as usize] = newer;
+        }
+    }
+
+    /// Begins a new block at the top, after packing all pages when no block is free.
+    fn open_block(&mut self) {
+        if self.newest + 1 == self.lengths.len() {
+            self.pack();
+        }
+        // After packing too: the newest block may be full.
+        if self.lengths[self.newest] as usize == BLOCK {
+            let (old, new) = (self.newest, self.newest + 1);
+            self.newer[old] = new as u32;
+            self.older[new] = old as u32;
+            self.newest = new;
+        }
+    }
+
+    /// Moves all pages to the first blocks, without the one that is on its way to the top.
+    fn pack(&mut self) {
+        let mut end = 0;
+        for block in 0..self.lengths.len() {
+            let start = block * BLOCK;
+            let range = start..start + self.lengths[block] as usize;
+            end += {
+                self.pages.copy_within(range.clone(), end);
+                self.left.copy_within(range.clone(), end);
+                range.len()
+            };
+        }
+        self.pages.truncate(end);
+        self.left.truncate(end);
+        self.lay_out();
+    }
+
+    /// Makes blocks of all that is in `pages` and `left`, and as many again to grow into.
+    fn lay_out(&mut self) {
+        let filled = self.pages.len();
+        let full = filled.div_ceil(BLOCK).max(1);
+        let blocks = 2 * full + 8;
+        self.pages.resize(blocks * BLOCK, 0);
+        self.left.resize(blocks * BLOCK, 0);
+        self.lengths = (0..blocks)
+            .map(|block| filled.saturating_sub(block * BLOCK).min(BLOCK) as u32)
+            .collect();
+        self.counts = Fenwick::new(self.lengths.iter().map(|&length| u64::from(length)));
+        self.weights = Fenwick::new((0..blocks).map(|block| {
+            let start = block * BLOCK;
+            let filled = &self.left[start..start + self.lengths[block] as usize];
+            filled.iter().map(|&left| u64::from(left)).sum()
+        }));
+        self.newest = full - 1;
+        self.newer = (1..=blocks as u32).collect();
+        self.older = std::iter::once(NONE).chain(0..blocks as u32 - 1).collect();
+    }
+}
+
+/// Sums over prefixes of a list of numbers that change (P. Fenwick, "A new data structure for
+/// cumulative frequency tables", Software: Practice and Experience 24, 1994).
+#[derive(Debug, Default)]
+struct Fenwick {
+    /// Entry n (from 1) is the sum of the lowest-bit-of-n numbers that end with number n - 1.
+    sums: Vec<u64>,
+    total: u64,
+    /// The largest power of two that is at most the number of numbers.
+    top: usize,
+}
+
+impl Fenwick {
+    fn new(numbers: impl Iterator<Item = u64>) -> Fenwick {
+        let mut sums: Vec<u64> = std::iter::once(0).chain(numbers).collect();
+        let total = sums.iter().sum();
+        for n in 1..sums.len() {
+            let parent = n + (n & n.wrapping_neg());
+            if parent < sums.len() {
+                sums[parent] += sums[n];
+            }
+        }
+        let top = 1 << (sums.len() - 1).max(1).ilog2();
+        Fenwick { sums, total, top }
+    }
+
+    fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn add(&mut self, place: usize, value: u64) {
+        self.total += value;
+        let mut n = place + 1;
+        while n < self.sums.len() {
+            self.sums[n] += value;
+            n += n & n.wrapping_neg();
+        }
+    }
+
+    fn subtract(&mut self, place: usize, value: u64) {
+        self.total -= value;
+        let mut n = place + 1;
+        while n < self.sums.len() {
+            self.sums[n] -= value;
+            n += n & n.wrapping_neg();
+        }
+    }
+
+    /// The sum of the numbers before `place`.
+    fn before(&self, place: usize) -> u64 {
+        let (mut n, mut sum) = (place, 0);
+        while n > 0 {
+            sum += self.sums[n];
+            n &= n - 1;
+        }
+        sum
+    }
+
+    /// The place of the number that unit `point` (from 0) of the total belongs to, and the sum before
+    /// it. `point` is below the total.
+    fn find(&self, point: u64) -> (usize, u64) {
+        let (mut place, mut sum, mut step) = (0, 0, self.top);
+        while step > 0 {
+            let next = place + step;
+            if next < self.sums.len() && sum + self.sums[next] <= point {
+                place = next;
+                sum += self.sums[next];
+            }
+            step >>= 1;
+        }
+        (place, sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Seed;
+
+    use super::*;
+
+    /// The same by a vector, the top last.
+    struct Plain(Vec<(u32, u32)>);
+
+    impl Plain {
+        fn take(&mut self, distance: usize, window: usize, uniform: f64) -> Option<(u32, usize)> {
+            let top = self.0.len() - 1;
+            let centre = top - distance.min(top);
+            let window = centre.saturating_sub(window)..=(centre + window).min(top);
+            let sum: u64 = self.0[window.clone()].iter().map(|p| u64::from(p.1)).sum();
+            let index = if sum > 0 {
+                let mut point = (uniform * sum as f64) as u64;
+                window.into_iter().find(|&index| {
+                    let left = u64::from(self.0[index].1);
+                    let found = point < left;
+                    point = point.saturating_sub(left);
+                    found
+                })?
+            } else {
+                (0..=top)
+                    .filter(|&index| self.0[index].1 > 0)
+                    .min_by_key(|&index| (index.abs_diff(centre), top - index))?
+            };
+            let (page, left) = self.0.remove(index);
+            self.0.push((page, left - 1));
+            Some((page, top - index))
+        }
+    }
+
+    #[test]
+    fn it_does_what_a_plain_list_does_until_nothing_is_left() {
+        for (pages, references, window) in [(1u32, 3, 50), (2, 40, 0), (700, 9, 50), (3000, 4, 7)] {
+            let seed = Seed(u64::from(pages));
+            let left: Vec<u32> = (0..pages)
+                .map(|page| (seed.draw(u64::from(page)) % references) as u32)
+                .collect();
+            let total: u64 = left.iter().map(|&left| u64::from(left)).sum();
+            let mut plain = Plain((0..pages).zip(left.iter().copied()).collect());
+            let mut stack = Stack::new((0..pages).collect(), left);
+            let steps = seed.stream("steps");
+            for step in 0..total {
+                // Mostly near the top, sometimes anywhere, sometimes beyond the end.
+                let far = libm::pow(steps.uniform(2 * step), 4.0) * 1.1;
+                let distance = (far * f64::from(pages)) as usize;
+                let uniform = steps.uniform(2 * step + 1);
+                let ours = stack.take(distance, window, uniform);
+                assert_eq!(ours, plain.take(distance, window, uniform), "step {step}");
+                assert!(ours.is_some());
+            }
+            assert_eq!(stack.take(0, window, 0.5), None);
+            assert_eq!(stack.len(), pages as usize);
+        }
+    }
+
+    #[test]
+    fn sums_and_places_of_a_changing_list_agree() {
+        let mut numbers: Vec<u64> = (0..37).map(|n| Seed(2).draw(n) % 4).collect();
+        let mut tree = Fenwick::new(numbers.iter().copied());
+        for step in 0..200u64 {
+            let place = (Seed(3).draw(step) % 37) as usize;
+            match numbers[place] {
+                0 => {
+                    numbers[place] += 5;
+                    tree.add(place, 5);
+                }
+                number => {
+                    numbers[place] = number - 1;
+                    tree.subtract(place, 1);
+                }
+            }
+            assert_eq!(tree.before(place), numbers[..place].iter().sum::<u64>());
+            assert_eq!(tree.total(), numbers.iter().sum::<u64>());
+            let mut point = 0;
+            for (place, &number) in numbers.iter().enumerate() {
+                for _ in 0..number {
+                    let before = numbers[..place].iter().sum::<u64>();
+                    assert_eq!(tree.find(point), (place, before));
+                    point += 1;
+                }
+            }
+        }
+    }
+}
