@@ -114,6 +114,9 @@ pub struct Program {
     pub users: Vec<String>,
     /// The signal that asks it to end.
     pub stop: StopSignal,
+    /// What `{max_requests}` is where a connection may have as many as it likes.
+    #[serde(default)]
+    pub unlimited_requests: u64,
     /// Levels of factors that it can be asked for; factors not named are not its business.
     pub levels: BTreeMap<String, Vec<String>>,
 }

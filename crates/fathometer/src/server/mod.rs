@@ -16,7 +16,7 @@ use fathometer_model::{Bytes, Instant, Site};
 use fathometer_sys::Clock;
 
 use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded};
-pub use self::program::{Installed, find};
+pub use self::program::{Installed, command, find};
 pub use self::scratch::Scratch;
 use crate::lab::Host;
 use crate::origin::{OriginHandle, OriginLoop, OriginSockets, OriginStatistics};

@@ -57,6 +57,7 @@ pub fn find(program: &Program) -> Option<Installed> {
         .next()
         .unwrap_or("")
         .trim_start_matches("Server version: ")
+        .trim_start_matches("nginx version: ")
         .to_owned();
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let groups = fs::read_to_string("/etc/group").unwrap_or_default();
@@ -95,6 +96,60 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// Configures a program to serve the folder `root` at an address; gives the command that starts it
+/// in the foreground. Whatever it needs and says goes to the folder `runtime`.
+pub fn command(
+    definition: &Definition,
+    program: &Program,
+    installed: &Installed,
+    address: SocketAddr,
+    root: &Path,
+    runtime: &Path,
+    max_requests: Option<u32>,
+) -> Result<Command, ServerError> {
+    let template = format!("servers/{}/{}", definition.name, program.config);
+    let mut text = data::embedded(&template).unwrap_or_default().to_owned();
+    let text_of = |path: &Path| path.display().to_string();
+    let max_requests = max_requests.map_or(program.unlimited_requests, u64::from);
+    let modules = installed.modules.as_deref().map(text_of);
+    let words = [
+        ("{root}", text_of(root)),
+        ("{runtime}", text_of(runtime)),
+        ("{address}", address.ip().to_string()),
+        ("{port}", address.port().to_string()),
+        ("{modules}", modules.unwrap_or_default()),
+        ("{user}", installed.user.clone().unwrap_or_default()),
+        ("{group}", installed.group.clone().unwrap_or_default()),
+        ("{max_requests}", max_requests.to_string()),
+    ];
+    for (word, value) in &words {
+        text = text.replace(word, value);
+    }
+    let config = runtime.join("server.conf");
+    fs::write(&config, text).map_err(system(format!("write {}", config.display())))?;
+    // Apache wants a file of media types; what matters is in its configuration.
+    fs::write(runtime.join("mime.types"), "")
+        .map_err(system("write the media types".to_owned()))?;
+    let errors = runtime.join("stderr");
+    let stderr =
+        fs::File::create(&errors).map_err(system(format!("write {}", errors.display())))?;
+    let mut command = Command::new(&installed.path);
+    command
+        .args(program.arguments.iter().map(|argument| {
+            argument
+                .replace("{config}", &text_of(&config))
+                .replace("{runtime}", &text_of(runtime))
+        }))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr);
+    Ok(command)
+}
+
+fn system(doing: String) -> impl FnOnce(std::io::Error) -> ServerError {
+    move |error| ServerError::System { doing, error }
+}
+
 pub(super) fn start(
     definition: &Definition,
     program: &Program,
@@ -103,53 +158,17 @@ pub(super) fn start(
     root: &Path,
     demands: Demands,
 ) -> Result<RunningProgram, ServerError> {
-    let system = |doing: String| move |error| ServerError::System { doing, error };
     let runtime = Scratch::new().map_err(system("make a temporary folder".to_owned()))?;
-    let template = format!("servers/{}/{}", definition.name, program.config);
-    let mut text = data::embedded(&template).unwrap_or_default().to_owned();
-    let address = host.side.ipv4().to_string();
-    let text_of = |path: &Path| path.display().to_string();
-    let words = [
-        ("{root}", text_of(root)),
-        ("{runtime}", text_of(runtime.path())),
-        ("{address}", address),
-        ("{port}", PORT.to_string()),
-        (
-            "{modules}",
-            installed
-                .modules
-                .as_deref()
-                .map(text_of)
-                .unwrap_or_default(),
-        ),
-        ("{user}", installed.user.clone().unwrap_or_default()),
-        ("{group}", installed.group.clone().unwrap_or_default()),
-        (
-            "{max_requests}",
-            demands.max_requests.unwrap_or(0).to_string(),
-        ),
-    ];
-    for (word, value) in &words {
-        text = text.replace(word, value);
-    }
-    let config = runtime.path().join("server.conf");
-    fs::write(&config, text).map_err(system(format!("write {}", config.display())))?;
-    // Apache wants a file of media types; what matters is in its configuration.
-    fs::write(runtime.path().join("mime.types"), "")
-        .map_err(system("write the media types".to_owned()))?;
-    let errors = runtime.path().join("stderr");
-    let stderr =
-        fs::File::create(&errors).map_err(system(format!("write {}", errors.display())))?;
-    let mut command = Command::new(&installed.path);
-    command
-        .args(program.arguments.iter().map(|argument| {
-            argument
-                .replace("{config}", &config.display().to_string())
-                .replace("{runtime}", &runtime.path().display().to_string())
-        }))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(stderr);
+    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT);
+    let command = command(
+        definition,
+        program,
+        installed,
+        address,
+        root,
+        runtime.path(),
+        demands.max_requests,
+    )?;
     let process = host.namespace.command(command, Session::Own)?;
     let running = RunningProgram {
         process,

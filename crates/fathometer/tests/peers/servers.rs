@@ -1,11 +1,9 @@
 //! Our client drivers fetch the site from Apache httpd and nginx.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fathometer::server::{self, definition::Definition};
 use serde_json::Value;
 
 use crate::support::{FATHOMETER, IMAGES, PAGE, SITE_BYTES, Server, SiteFolder, run_well, tool};
@@ -74,24 +72,12 @@ impl Fetch {
 
 #[test]
 fn our_clients_fetch_the_page_from_apache() {
-    let Some(apache) = tool("apache2").or_else(|| tool("httpd")) else {
-        return;
-    };
-    let site = SiteFolder::new();
-    let server = Server::foreign("Apache httpd", |address, folder| {
-        apache_command(&apache, address, folder, site.path())
-    });
-    fetch_all(&server, &site);
+    fetch_all_from("httpd", &["apache2", "httpd"]);
 }
 
 #[test]
 fn our_clients_fetch_the_page_from_nginx() {
-    let Some(nginx) = tool("nginx") else { return };
-    let site = SiteFolder::new();
-    let server = Server::foreign("nginx", |address, folder| {
-        nginx_command(&nginx, address, folder, site.path())
-    });
-    fetch_all(&server, &site);
+    fetch_all_from("nginx", &["nginx"]);
 }
 
 /// The same against our own origin, which shows that what differs above is the server.
@@ -124,6 +110,34 @@ fn our_clients_survive_a_limit_on_requests() {
             assert!(fetch.connections() >= connections, "{policy} {arguments:?}");
         }
     }
+}
+
+/// The server of a definition, which goes by one of `programs`, on loopback.
+fn fetch_all_from(name: &str, programs: &[&str]) {
+    let definition = Definition::load(name).unwrap();
+    let program = definition.program.as_ref().unwrap();
+    let Some(installed) = server::find(program) else {
+        // Says so, or fails, as for every program.
+        for program in programs {
+            tool(program);
+        }
+        return;
+    };
+    let site = SiteFolder::new();
+    let server = Server::foreign(name, |address, folder| {
+        let (root, none) = (site.path(), None);
+        server::command(
+            &definition,
+            program,
+            &installed,
+            address,
+            root,
+            folder,
+            none,
+        )
+        .unwrap()
+    });
+    fetch_all(&server, &site);
 }
 
 fn fetch_all(server: &Server, site: &SiteFolder) {
@@ -176,86 +190,4 @@ fn whole_site(fetch: &Fetch, site: &SiteFolder, policy: &str) {
     if !policy.ends_with("ranges") {
         assert_eq!(content.values().sum::<u64>(), SITE_BYTES, "{policy}");
     }
-}
-
-/// One worker process, in the foreground, with everything it writes in `folder`.
-fn apache_command(apache: &Path, address: SocketAddr, folder: &Path, site: &Path) -> Command {
-    let modules = [
-        "/usr/lib/apache2/modules",
-        "/usr/lib64/httpd/modules",
-        "/usr/lib/httpd/modules",
-    ]
-    .map(PathBuf::from)
-    .into_iter()
-    .find(|modules| modules.is_dir())
-    .expect("Apache httpd has a folder of modules");
-    let mut loaded = String::new();
-    for name in ["mpm_event", "authz_core", "mime", "dir", "unixd"] {
-        // Some systems compile a module in.
-        let file = modules.join(format!("mod_{name}.so"));
-        if file.is_file() {
-            loaded += &format!("LoadModule {name}_module {}\n", file.display());
-        }
-    }
-    let folder_name = folder.display();
-    let user = unprivileged_user();
-    let configuration = format!(
-        "ServerRoot {folder_name}\nPidFile {folder_name}/pid\nDefaultRuntimeDir {folder_name}\n\
-         ServerName localhost\nListen {address}\n{loaded}{user}\
-         StartServers 1\nServerLimit 1\nThreadsPerChild 8\nMaxRequestWorkers 8\n\
-         KeepAlive On\nMaxKeepAliveRequests 0\nErrorLog {folder_name}/error.log\n\
-         TypesConfig /dev/null\nAddType text/html .html\nAddType image/gif .gif\n\
-         DocumentRoot {site}\n<Directory {site}>\nRequire all granted\n</Directory>\n",
-        site = site.display()
-    );
-    let file = folder.join("httpd.conf");
-    fs::write(&file, configuration).unwrap();
-    let mut command = Command::new(apache);
-    command.args(["-D", "FOREGROUND", "-f"]).arg(file);
-    command
-}
-
-/// As root, Apache httpd wants somebody else to be; otherwise it must not be told.
-fn unprivileged_user() -> String {
-    if !rustix::process::geteuid().is_root() {
-        return String::new();
-    }
-    let users = fs::read_to_string("/etc/passwd").unwrap();
-    let user = ["www-data", "apache", "nobody"]
-        .into_iter()
-        .find(|user| {
-            users
-                .lines()
-                .any(|line| line.starts_with(&format!("{user}:")))
-        })
-        .expect("there is a user without privileges");
-    format!("User {user}\n")
-}
-
-/// One process, in the foreground, with everything it writes in `folder`.
-fn nginx_command(nginx: &Path, address: SocketAddr, folder: &Path, site: &Path) -> Command {
-    let folder_name = folder.display();
-    let configuration = format!(
-        "daemon off;\nmaster_process off;\npid {folder_name}/pid;\n\
-         error_log {folder_name}/error.log;\n\
-         events {{ worker_connections 64; }}\n\
-         http {{\naccess_log off;\nkeepalive_requests 1000;\n\
-         types {{ text/html html; image/gif gif; }}\n\
-         client_body_temp_path {folder_name}/body;\nproxy_temp_path {folder_name}/proxy;\n\
-         fastcgi_temp_path {folder_name}/fastcgi;\nuwsgi_temp_path {folder_name}/uwsgi;\n\
-         scgi_temp_path {folder_name}/scgi;\n\
-         server {{ listen {address}; root {site}; }}\n}}\n",
-        site = site.display()
-    );
-    let file = folder.join("nginx.conf");
-    fs::write(&file, configuration).unwrap();
-    let mut command = Command::new(nginx);
-    command
-        .arg("-c")
-        .arg(file)
-        .arg("-p")
-        .arg(folder)
-        .arg("-e")
-        .arg(folder.join("start.log"));
-    command
 }
