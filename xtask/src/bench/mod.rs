@@ -3,6 +3,7 @@
 //! Figures are ratios taken in one run on one machine, or limits in units of the clock; both
 //! repeat where absolute throughput does not. A missed bar is a failure.
 
+mod load;
 mod path;
 mod trace;
 
@@ -15,10 +16,15 @@ pub(crate) struct Arguments {
     /// Which of them.
     #[arg(value_enum, default_value = "all")]
     bench: Bench,
+    /// With `load`: compare the latency that clients tell, and not what they cost.
+    #[arg(long)]
+    latency: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Bench {
+    /// What an exchange costs: clients against wrk and others, our server against nginx.
+    Load,
     /// The emulated path: bulk throughput and lateness.
     Path,
     /// Packet accounting, against tshark.
@@ -28,16 +34,22 @@ enum Bench {
 }
 
 /// A bench: from the root of the workspace to whether its bar is met.
-type Run = fn(&Path) -> Result<ExitCode, String>;
+type Run = fn(&Path, &Arguments) -> Result<ExitCode, String>;
 
-const BENCHES: &[(Bench, Run)] = &[(Bench::Path, path::run), (Bench::Trace, trace::run)];
+const BENCHES: &[(Bench, Run)] = &[
+    (Bench::Path, |root, _| path::run(root)),
+    (Bench::Trace, |root, _| trace::run(root)),
+    (Bench::Load, |root, arguments| {
+        load::run(root, arguments.latency)
+    }),
+];
 
 /// Runs what `arguments` ask for; fails when one of them fails.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let mut all_met = true;
     for (bench, run) in BENCHES {
         if arguments.bench == Bench::All || arguments.bench == *bench {
-            all_met &= run(root)? == ExitCode::SUCCESS;
+            all_met &= run(root, arguments)? == ExitCode::SUCCESS;
         }
     }
     Ok(if all_met {

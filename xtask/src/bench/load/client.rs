@@ -1,0 +1,318 @@
+//! The clients of the bench, and what they say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use fathometer_sys::Interrupt;
+use serde_json::{Value, json};
+
+use super::super::trace::median;
+use super::server::{self, Server, Tuning};
+use super::{ROUNDS, SECONDS};
+
+/// Connections of every client.
+const CONNECTIONS: u32 = 64;
+/// How far the medians of two clients may lie apart.
+const AGREEMENT: f64 = 0.05;
+/// A file that nginx sends at 100 KB/s, in two parts a known time apart.
+const SLOW_FILE: (&str, usize) = ("slow.html", 4096);
+
+/// Where clients run.
+pub(super) struct Place {
+    /// The program that is measured.
+    pub(super) ours: PathBuf,
+    /// The processor of the clients.
+    pub(super) processor: usize,
+    /// Where everything lies.
+    pub(super) folder: PathBuf,
+    /// Whether the user has seen enough.
+    pub(super) interrupt: Interrupt,
+}
+
+/// A load generator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Client {
+    /// `fathometer load`.
+    Ours {
+        /// Requests under way on each connection.
+        pipeline: u32,
+    },
+    Wrk,
+    Wrk2,
+    H2load {
+        /// Requests under way on each connection.
+        pipeline: u32,
+    },
+    Ab,
+    Oha,
+}
+
+/// What a run of a client took.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cost {
+    /// Processor time, user and system, in seconds.
+    pub(super) cpu: f64,
+    /// Wall time in seconds.
+    pub(super) seconds: f64,
+    /// Exchanges, as the client says; 0 when it is not asked.
+    pub(super) exchanges: u64,
+    /// The median latency in seconds, as the client says; `None` when it does not.
+    pub(super) median: Option<f64>,
+}
+
+impl Client {
+    pub(super) fn name(self) -> String {
+        match self {
+            Client::Ours { pipeline: 1 } => "fathometer load".to_owned(),
+            Client::Ours { pipeline } => format!("fathometer load, pipelined x{pipeline}"),
+            Client::Wrk => "wrk".to_owned(),
+            Client::Wrk2 => "wrk2".to_owned(),
+            Client::H2load { pipeline: 1 } => "h2load --h1".to_owned(),
+            Client::H2load { pipeline } => format!("h2load --h1 -m{pipeline}"),
+            Client::Ab => "ab -k".to_owned(),
+            Client::Oha => "oha".to_owned(),
+        }
+    }
+
+    /// Runs it; `None` when it is not installed.
+    pub(super) fn run(
+        self,
+        place: &Place,
+        url: &str,
+        seconds: u32,
+    ) -> Result<Option<Cost>, String> {
+        let Some(words) = self.words(place, url, seconds) else {
+            return Ok(None);
+        };
+        let log = place.folder.join("requests.log");
+        // h2load adds to a file that is there.
+        let _ = fs::remove_file(&log);
+        let said = place.folder.join("said");
+        // The shell knows the time of its children to the millisecond; taskset becomes the client.
+        let script = "TIMEFORMAT='%U %S %R'; file=$1; shift; \
+                      { time taskset -c \"$0\" \"$@\" >\"$file\" 2>\"$file.err\"; }";
+        let output = Command::new("bash")
+            .args(["-c", script, &place.processor.to_string()])
+            .arg(&said)
+            .args(&words)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("failed to run bash: {error}"))?;
+        if place.interrupt.is_raised() {
+            return Err("interrupted".to_owned());
+        }
+        let text = fs::read_to_string(&said).unwrap_or_default();
+        // 3: measured, but a generator at its limit is not to be believed about latency.
+        if !matches!(output.status.code(), Some(0 | 3)) {
+            let errors = fs::read_to_string(said.with_extension("err")).unwrap_or_default();
+            return Err(format!("{} failed: {errors}{text}", self.name()));
+        }
+        let times = String::from_utf8_lossy(&output.stderr);
+        let times: Vec<f64> = times
+            .split_whitespace()
+            .filter_map(|time| time.parse().ok())
+            .collect();
+        let [user, system, wall] = times[..] else {
+            return Err(format!("the time of {} cannot be read", self.name()));
+        };
+        Ok(Some(Cost {
+            cpu: user + system,
+            seconds: wall,
+            exchanges: self.exchanges(&text).unwrap_or(0),
+            median: self.median(&text, &log),
+        }))
+    }
+
+    /// Its command line; `None` when it is not installed.
+    fn words(self, place: &Place, url: &str, seconds: u32) -> Option<Vec<String>> {
+        let program = match self {
+            Client::Ours { .. } => place.ours.display().to_string(),
+            Client::Wrk => installed("wrk")?,
+            Client::Wrk2 => installed("wrk2")?,
+            Client::H2load { .. } => installed("h2load")?,
+            Client::Ab => installed("ab")?,
+            Client::Oha => installed("oha")?,
+        };
+        let log = place.folder.join("requests.log").display().to_string();
+        let rest = match self {
+            Client::Ours { pipeline } => {
+                let policy = match pipeline {
+                    1 => "h1.1".to_owned(),
+                    n => format!("h1.1-pipeline{n}"),
+                };
+                format!(
+                    "load {url} -c {CONNECTIONS} -d {seconds}s --threads 1 --policy {policy} --json"
+                )
+            }
+            Client::Wrk => format!("-t1 -c{CONNECTIONS} -d{seconds}s --latency {url}"),
+            // A rate that it cannot reach: as many as it can.
+            Client::Wrk2 => format!("-t1 -c{CONNECTIONS} -d{seconds}s -R 1000000 {url}"),
+            Client::H2load { pipeline } => {
+                // Its own figures have no median; its log has every request.
+                let log = match url.contains("/slow/") {
+                    true => format!("--log-file={log} "),
+                    false => String::new(),
+                };
+                format!("{log}--h1 -t1 -c{CONNECTIONS} -m{pipeline} -D {seconds} {url}")
+            }
+            // The time limit sets a number of requests too, so it comes first.
+            Client::Ab => format!("-q -k -c {CONNECTIONS} -t {seconds} -n 100000000 {url}"),
+            Client::Oha => format!("--no-tui -c {CONNECTIONS} -z {seconds}s {url}"),
+        };
+        let rest = rest.split(' ').map(str::to_owned);
+        Some(std::iter::once(program).chain(rest).collect())
+    }
+
+    /// How many exchanges it says it completed, of the clients that servers are measured with.
+    fn exchanges(self, text: &str) -> Option<u64> {
+        match self {
+            Client::Ours { .. } => json_of(text)?.pointer("/counts/completed")?.as_u64(),
+            Client::Wrk => {
+                let line = text.lines().find(|line| line.contains(" requests in "))?;
+                line.split_whitespace().next()?.parse().ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The median latency in seconds that it tells.
+    fn median(self, text: &str, log: &Path) -> Option<f64> {
+        match self {
+            Client::Ours { .. } => {
+                let json = json_of(text)?;
+                let times = ["/latency/uncorrected/p50_s", "/latency/uncorrected/p50"];
+                times.iter().find_map(|time| json.pointer(time)?.as_f64())
+            }
+            Client::Wrk => {
+                let line = text.lines().map(str::trim).find(|l| l.starts_with("50%"))?;
+                seconds_of(line.split_whitespace().nth(1)?)
+            }
+            Client::H2load { .. } => {
+                // Start, status and microseconds of each request.
+                let log = fs::read_to_string(log).ok()?;
+                let times: Vec<f64> = log
+                    .lines()
+                    .filter_map(|line| line.split_whitespace().nth(2)?.parse().ok())
+                    .collect();
+                (!times.is_empty()).then(|| median(times) / 1e6)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `cargo xtask bench load --latency`.
+pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<ExitCode, String> {
+    server::write_site(&place.folder, &[SLOW_FILE])?;
+    let nginx = Server::nginx(&place.folder, processor, Tuning::Fast)?;
+    let clients = [
+        Client::Ours { pipeline: 1 },
+        Client::Wrk,
+        Client::H2load { pipeline: 1 },
+    ];
+    let url = nginx.url(&format!("slow/{}", SLOW_FILE.0));
+    let mut medians = vec![Vec::new(); clients.len()];
+    for _ in 0..ROUNDS {
+        for (client, medians) in clients.iter().zip(&mut medians) {
+            if let Some(cost) = client.run(place, &url, SECONDS)? {
+                medians.extend(cost.median);
+            }
+        }
+    }
+    println!(
+        "median latency of {} octets that nginx holds back",
+        SLOW_FILE.1
+    );
+    let mut told = Vec::new();
+    for (client, values) in clients.iter().zip(medians) {
+        if values.is_empty() {
+            println!("{:20}  not told", client.name());
+            if matches!(client, Client::Ours { .. }) {
+                return Err("fathometer load tells no median".to_owned());
+            }
+            continue;
+        }
+        let middle = median(values);
+        println!("{:20}{:>10.3} ms", client.name(), middle * 1e3);
+        told.push((client.name(), middle));
+    }
+    let least = told
+        .iter()
+        .map(|(_, time)| *time)
+        .fold(f64::INFINITY, f64::min);
+    let most = told.iter().map(|(_, time)| *time).fold(0.0, f64::max);
+    let apart = most / least - 1.0;
+    let met = apart <= AGREEMENT;
+    println!(
+        "\nwithin {:.1} % of one another (bar {:.0} %): {}",
+        apart * 100.0,
+        AGREEMENT * 100.0,
+        if met { "met" } else { "MISSED" }
+    );
+    let medians: Vec<Value> = told
+        .iter()
+        .map(|(name, time)| json!({ "name": name, "median_s": time }))
+        .collect();
+    println!(
+        "{}",
+        json!({ "bench": "load-latency", "medians": medians, "apart": apart, "met": met })
+    );
+    Ok(if met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn installed(name: &str) -> Option<String> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .map(|path| path.display().to_string())
+}
+
+fn json_of(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+/// wrk's times: `1.05ms`, `640.00us`, `1.20s`.
+fn seconds_of(text: &str) -> Option<f64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let size = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        _ => return None,
+    };
+    Some(digits.parse::<f64>().ok()? * size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_wrk_says_is_read() {
+        let text = "  Latency Distribution\n     50%    1.05ms\n     75%    1.20ms\n\
+                    \x20 43210 requests in 3.00s, 51.2MB read\n";
+        assert_eq!(Client::Wrk.exchanges(text), Some(43_210));
+        let median = Client::Wrk.median(text, Path::new("/none")).unwrap();
+        assert!((median - 1.05e-3).abs() < 1e-12);
+        assert_eq!(seconds_of("1.50s"), Some(1.5));
+        assert_eq!(seconds_of("fast"), None);
+    }
+
+    #[test]
+    fn the_median_of_h2load_is_that_of_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        fs::write(&log, "1700\t200\t900\n1701\t200\t1100\n1702\t200\t1000\n").unwrap();
+        let client = Client::H2load { pipeline: 1 };
+        assert_eq!(client.median("", &log), Some(1e-3));
+        assert_eq!(client.median("", Path::new("/none")), None);
+    }
+}

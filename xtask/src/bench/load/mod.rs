@@ -1,0 +1,262 @@
+//! `cargo xtask bench load`: what an exchange costs, of clients and of servers.
+//!
+//! Clients are compared by the processor time, user and system, of the whole program for an
+//! exchange with the same nginx, which counts the exchanges itself: no client's word is taken.
+//! Servers are compared by theirs under the same client. Server and client have a processor each.
+//! Everything takes turns in rounds, and a ratio is the median of the ratios within each round:
+//! what else the machine has to do then weighs on both sides of it.
+//!
+//! With `--latency` it is not speed that is compared but what clients say: the same files, held
+//! back by the server for a known time, must have the same median with every client.
+
+mod client;
+mod server;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use fathometer_sys::{Interrupt, sched};
+use serde_json::{Value, json};
+
+use self::client::{Client, Cost, Place};
+use self::server::{Server, Tuning};
+use super::trace::{Scratch, build, median};
+
+/// Rounds of each measurement.
+const ROUNDS: usize = 5;
+/// Seconds that each client runs in each round.
+const SECONDS: u32 = 3;
+/// Octets of the file.
+const SIZE: usize = 1024;
+const FILE: &str = "1k.html";
+
+/// A comparison of ours with a peer in the same rounds.
+struct Bar {
+    name: &'static str,
+    ours: usize,
+    peer: usize,
+    /// The most that ours may cost in units of the peer's cost; `None`: told and not judged.
+    most: Option<f64>,
+}
+
+/// What one program cost in each round, and how many exchanges it made a second.
+#[derive(Default)]
+struct Row {
+    micros: Vec<f64>,
+    rates: Vec<f64>,
+}
+
+impl Row {
+    fn push(&mut self, cost: &Cost) {
+        self.micros.push(cost.cpu * 1e6 / cost.exchanges as f64);
+        self.rates.push(cost.exchanges as f64 / cost.seconds);
+    }
+}
+
+/// Builds the release binary, measures, prints a table and a line of JSON, and fails when a bar is
+/// missed.
+pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
+    let ours = build(root)?;
+    let processors = sched::processors().map_err(|error| error.to_string())?;
+    let &[for_server, for_client, ..] = processors.as_slice() else {
+        return Err("a client and a server need a processor each".to_owned());
+    };
+    let scratch = Scratch::new()?;
+    let place = Place {
+        ours,
+        processor: for_client,
+        folder: scratch.0.clone(),
+        interrupt: Interrupt::install().map_err(|error| error.to_string())?,
+    };
+    server::write_site(&scratch.0, &[(FILE, SIZE)])?;
+    println!(
+        "servers on processor {for_server}, clients on processor {for_client}, {ROUNDS} rounds of \
+         {SECONDS} s, a file of {SIZE} octets\n"
+    );
+    if latency {
+        return client::compare_latency(&place, for_server);
+    }
+    let clients = clients(&place, for_server)?;
+    let servers = servers(&place, for_server)?;
+    let met = clients.0 && servers.0;
+    println!(
+        "{}",
+        json!({
+            "bench": "load",
+            "clients": clients.1,
+            "servers": servers.1,
+            "met": met,
+        })
+    );
+    Ok(if met {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn clients(place: &Place, processor: usize) -> Result<(bool, Value), String> {
+    let clients = [
+        Client::Ours { pipeline: 1 },
+        Client::Wrk,
+        Client::H2load { pipeline: 1 },
+        Client::Ab,
+        Client::Oha,
+        Client::Wrk2,
+        Client::Ours { pipeline: 16 },
+        Client::H2load { pipeline: 16 },
+    ];
+    let bars = [
+        bar("wrk", 0, 1, Some(0.85)),
+        bar("h2load", 0, 2, None),
+        bar("ab", 0, 3, None),
+        bar("oha", 0, 4, None),
+        bar("wrk2", 0, 5, None),
+        bar("h2load, pipelined x16", 6, 7, Some(0.8)),
+    ];
+    let nginx = Server::nginx(&place.folder, processor, Tuning::Fast)?;
+    let mut rows: Vec<Row> = clients.iter().map(|_| Row::default()).collect();
+    for _ in 0..ROUNDS {
+        for (client, row) in clients.iter().zip(&mut rows) {
+            let before = nginx.requests()?;
+            let Some(mut cost) = client.run(place, &nginx.url(FILE), SECONDS)? else {
+                continue;
+            };
+            // The request that asks is counted with the others.
+            cost.exchanges = nginx.requests()?.saturating_sub(before + 1).max(1);
+            row.push(&cost);
+        }
+    }
+    let names = clients.map(Client::name);
+    println!("client CPU per exchange, 64 connections, HTTP/1.1 keep-alive, from nginx");
+    Ok(judged(&names, &rows, &bars))
+}
+
+fn servers(place: &Place, processor: usize) -> Result<(bool, Value), String> {
+    let servers = [
+        Server::ours(place, processor)?,
+        Server::nginx(&place.folder, processor, Tuning::None)?,
+        Server::nginx(&place.folder, processor, Tuning::Fast)?,
+    ];
+    let clients = [Client::Wrk, Client::Ours { pipeline: 1 }];
+    let mut rows: Vec<Row> = Vec::new();
+    let mut names = Vec::new();
+    for client in clients {
+        for server in &servers {
+            names.push(format!("{}, under {}", server.name, client.name()));
+            rows.push(Row::default());
+        }
+    }
+    for _ in 0..ROUNDS {
+        for (n, row) in rows.iter_mut().enumerate() {
+            let server = &servers[n % servers.len()];
+            let before = server.cpu()?;
+            let client = clients[n / servers.len()];
+            let Some(mut cost) = client.run(place, &server.url(FILE), SECONDS)? else {
+                return Err(format!("{} is not installed", client.name()));
+            };
+            cost.cpu = server.cpu()? - before;
+            row.push(&cost);
+        }
+    }
+    println!("\nserver CPU per exchange, 64 connections, HTTP/1.1 keep-alive");
+    let bars = [
+        bar("nginx, under wrk", 0, 1, Some(0.8)),
+        bar("nginx with cached files, under wrk", 0, 2, None),
+        bar("nginx, under fathometer", 3, 4, Some(0.8)),
+        bar("nginx with cached files, under fathometer", 3, 5, None),
+    ];
+    Ok(judged(&names, &rows, &bars))
+}
+
+const fn bar(name: &'static str, ours: usize, peer: usize, most: Option<f64>) -> Bar {
+    Bar {
+        name,
+        ours,
+        peer,
+        most,
+    }
+}
+
+/// Prints all rows and bars; says whether each bar is met, and everything as JSON.
+fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> (bool, Value) {
+    println!(
+        "{:44}{:>8}{:>16}{:>13}",
+        "", "µs", "least to most", "exchanges/s"
+    );
+    let mut told = Vec::new();
+    for (name, row) in names.iter().zip(rows) {
+        let name = name.as_ref();
+        if row.micros.is_empty() {
+            println!("{name:44}   not installed");
+            continue;
+        }
+        let (micros, rate) = (median(row.micros.clone()), median(row.rates.clone()));
+        let least = row.micros.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = row.micros.iter().copied().fold(0.0, f64::max);
+        let spread = format!("{least:.2} to {most:.2}");
+        println!("{name:44}{micros:>8.2}{spread:>16}{rate:>13.0}");
+        told.push(json!({
+            "name": name,
+            "cpu_us": row.micros,
+            "cpu_us_median": micros,
+            "exchanges_per_s": rate,
+        }));
+    }
+    println!();
+    let mut all_met = true;
+    let mut ratios = Vec::new();
+    for bar in bars {
+        let (ours, peer) = (&rows[bar.ours].micros, &rows[bar.peer].micros);
+        let pairs: Vec<f64> = ours.iter().zip(peer).map(|(a, b)| a / b).collect();
+        if pairs.is_empty() {
+            continue;
+        }
+        let ratio = median(pairs);
+        let met = bar.most.is_none_or(|most| ratio <= most);
+        all_met &= met;
+        let verdict = match bar.most {
+            Some(most) if met => format!("bar {most}: met"),
+            Some(most) => format!("bar {most}: MISSED"),
+            None => String::new(),
+        };
+        println!("of {:41}{ratio:>8.3}  {verdict}", bar.name);
+        ratios.push(json!({
+            "of": bar.name,
+            "ratio": ratio,
+            "bar": bar.most,
+            "met": met,
+        }));
+    }
+    (all_met, json!({ "programs": told, "ratios": ratios }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(micros: &[f64]) -> Row {
+        Row {
+            micros: micros.to_vec(),
+            rates: micros.iter().map(|micros| 1e6 / micros).collect(),
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_pairs_and_what_is_missing_is_not_judged() {
+        // A neighbour doubled the cost of everything in the second round.
+        let rows = [
+            row(&[8.0, 16.0, 8.0]),
+            row(&[10.0, 20.0, 10.0]),
+            Row::default(),
+        ];
+        let names = ["ours", "peer", "absent"];
+        let judge = |most| judged(&names, &rows, &[bar("peer", 0, 1, Some(most))]).0;
+        assert!(judge(0.8) && !judge(0.79));
+        let absent = [bar("absent", 0, 2, Some(0.1))];
+        let (met, told) = judged(&names, &rows, &absent);
+        assert!(met);
+        assert_eq!(told["ratios"], json!([]));
+        assert_eq!(told["programs"].as_array().unwrap().len(), 2);
+    }
+}

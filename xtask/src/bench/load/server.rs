@@ -1,0 +1,225 @@
+//! The servers of the bench: processes of this program that end with it, at ports that the kernel
+//! chose, with all their files in one temporary folder.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::client::Place;
+
+/// Ticks a second of the times in `/proc`: a constant of the kernel's interface.
+const TICKS: f64 = 100.0;
+
+/// How far nginx is helped beyond what it does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tuning {
+    /// As its makers set it, except for the access log and the limit on requests.
+    None,
+    /// Descriptors and times of files kept: the fastest way known to send a small file.
+    Fast,
+}
+
+/// A running server. Dropping it ends it.
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    address: SocketAddr,
+    child: Child,
+}
+
+/// Writes files of zeros' ASCII to `folder/site`, which any user may read.
+pub(super) fn write_site(folder: &Path, files: &[(&str, usize)]) -> Result<(), String> {
+    let site = folder.join("site");
+    let write = || -> std::io::Result<()> {
+        fs::create_dir_all(&site)?;
+        for folder in [folder, &site] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+        }
+        for (name, size) in files {
+            fs::write(site.join(name), vec![b'0'; *size])?;
+        }
+        Ok(())
+    };
+    write().map_err(|error| format!("failed to write {}: {error}", site.display()))
+}
+
+impl Server {
+    /// `fathometer serve` with one thread.
+    pub(super) fn ours(place: &Place, processor: usize) -> Result<Server, String> {
+        let mut command = pinned(processor);
+        command
+            .arg(&place.ours)
+            .arg("serve")
+            .arg(place.folder.join("site"))
+            .args(["--listen", "127.0.0.1:0", "--threads", "1"]);
+        let mut child = spawn(command.stdout(Stdio::piped()))?;
+        let mut said = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            // Without a line it has ended, and said why on stderr.
+            let _ = BufReader::new(stdout).read_line(&mut said);
+        }
+        let address = said
+            .rsplit_once("http://")
+            .and_then(|(_, rest)| rest.trim().trim_end_matches('/').parse().ok());
+        let Some(address) = address else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("fathometer serve said {said:?}"));
+        };
+        let name = "fathometer serve";
+        Server {
+            name,
+            address,
+            child,
+        }
+        .ready()
+    }
+
+    /// nginx, a single process.
+    pub(super) fn nginx(folder: &Path, processor: usize, tuning: Tuning) -> Result<Server, String> {
+        let (name, extra) = match tuning {
+            Tuning::None => ("nginx", ""),
+            Tuning::Fast => ("nginx with cached files", "open_file_cache max=1000;"),
+        };
+        let address = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .map_err(|error| format!("failed to find a free port: {error}"))?;
+        let runtime = folder.join(format!("nginx-{}", address.port()));
+        let (site, own) = (folder.join("site"), runtime.display());
+        let configuration = format!(
+            "daemon off;\nmaster_process off;\npid {own}/pid;\nerror_log {own}/error.log;\n\
+             events {{ worker_connections 1024; }}\n\
+             http {{\naccess_log off;\nkeepalive_requests 1000000000;\n{extra}\n\
+             types {{ text/html html; }}\n\
+             client_body_temp_path {own}/body;\nproxy_temp_path {own}/proxy;\n\
+             fastcgi_temp_path {own}/fastcgi;\nuwsgi_temp_path {own}/uwsgi;\n\
+             scgi_temp_path {own}/scgi;\n\
+             server {{\nlisten {address};\nroot {site};\n\
+             location = /status {{ stub_status; }}\n\
+             location /slow/ {{ alias {site}/; limit_rate 100k; }}\n}}\n}}\n",
+            site = site.display()
+        );
+        let file = runtime.join("nginx.conf");
+        fs::create_dir_all(&runtime)
+            .and_then(|()| fs::write(&file, configuration))
+            .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
+        let mut command = pinned(processor);
+        // Not on an ordinary user's PATH.
+        let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx"]
+            .into_iter()
+            .find(|path| Path::new(path).is_file())
+            .unwrap_or("nginx");
+        command
+            .args([program, "-c"])
+            .arg(file)
+            .arg("-p")
+            .arg(&runtime)
+            .arg("-e")
+            .arg(runtime.join("start.log"));
+        let child = spawn(&mut command)?;
+        Server {
+            name,
+            address,
+            child,
+        }
+        .ready()
+    }
+
+    /// The address of a file.
+    pub(super) fn url(&self, file: &str) -> String {
+        format!("http://{}/{file}", self.address)
+    }
+
+    /// Requests that nginx has begun to answer since it started, this one included.
+    pub(super) fn requests(&self) -> Result<u64, String> {
+        let answer = self.get("status")?;
+        // Three numbers in the line after their names: accepts, handled, requests.
+        answer
+            .lines()
+            .skip_while(|line| !line.starts_with("server accepts"))
+            .nth(1)
+            .and_then(|numbers| numbers.split_whitespace().nth(2)?.parse().ok())
+            .ok_or_else(|| format!("nginx's status is {answer:?}"))
+    }
+
+    /// Processor time it has used so far, user and system, in seconds.
+    pub(super) fn cpu(&self) -> Result<f64, String> {
+        let file = format!("/proc/{}/stat", self.child.id());
+        let text = fs::read_to_string(&file)
+            .map_err(|error| format!("{} has ended: {file}: {error}", self.name))?;
+        // proc(5): utime and stime are fields 14 and 15; the second field ends with the last ")".
+        let ticks: Vec<f64> = text
+            .rsplit_once(')')
+            .map(|(_, rest)| rest.split_whitespace().skip(11).take(2))
+            .into_iter()
+            .flatten()
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        match ticks.as_slice() {
+            [user, system] => Ok((user + system) / TICKS),
+            _ => Err(format!("{file} holds {text:?}")),
+        }
+    }
+
+    /// Waits until it answers, and rightly.
+    fn ready(mut self) -> Result<Server, String> {
+        for _ in 0..200 {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("{} ended: {status}", self.name));
+            }
+            if TcpStream::connect(self.address).is_ok() {
+                let answer = self.get(super::FILE)?;
+                let right = answer.starts_with("HTTP/1.1 200 ");
+                let length = answer
+                    .split_once("\r\n\r\n")
+                    .map_or(0, |(_, body)| body.len());
+                if right && length == super::SIZE {
+                    return Ok(self);
+                }
+                return Err(format!("{} answers {answer:?}", self.name));
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        Err(format!("{} does not take connections", self.name))
+    }
+
+    fn get(&self, file: &str) -> Result<String, String> {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            write!(
+                stream,
+                "GET /{file} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        ask().map_err(|error| format!("failed to ask {} for {file}: {error}", self.name))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has nothing to lose, and its files go with the folder.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// taskset becomes the program that it starts, so the process is the server itself.
+fn pinned(processor: usize) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &processor.to_string()]);
+    command
+}
+
+fn spawn(command: &mut Command) -> Result<Child, String> {
+    command
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("failed to run taskset: {error}"))
+}
