@@ -26,7 +26,7 @@
 
 mod sets;
 
-pub use sets::{almeida_a, almeida_b, standard};
+pub use sets::{almeida_300k, almeida_a, almeida_b, standard};
 
 use crate::fault::{Fault, found, words};
 use crate::plan::{Choice, TargetId, Weights};

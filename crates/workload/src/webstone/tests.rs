@@ -57,6 +57,14 @@ fn almeida_b_is_as_printed() {
     assert!((mean / 1024.0 - 28.44).abs() < 0.01, "{mean}");
 }
 
+/// Section 5.5 of the paper: an average file size of 300 Kbytes.
+#[test]
+fn almeida_300k_has_the_mean_of_the_paper() {
+    let statistics = almeida_300k().statistics();
+    assert_eq!(statistics.files, 180);
+    assert!((statistics.mean / 1024.0 - 300.0).abs() < 0.01);
+}
+
 #[test]
 fn both_forms_are_read_with_comments_and_weights() {
     let text = "# a list\n\n/a.html\n/b.html -3 #77 and a remark\n\
