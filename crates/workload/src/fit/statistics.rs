@@ -61,7 +61,6 @@ pub fn anderson_darling(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
         last -= 1;
         let odd = (2 * place + 1) as f64;
         let mirrored = (2 * last + 1) as f64;
-        // log1p keeps the digits of the upper tail; what a law says of it is 1 - cdf all the same.
         let probability = cdf(x);
         sum += odd * libm::log(probability) + mirrored * libm::log1p(-probability);
     }
