@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// `712 µs`, `1.40 s`, `0.085 µs`: three significant digits.
+/// `712 µs`, `1.40 s`, `0.085 µs`: three significant digits, down to the nanosecond.
 pub(super) fn time(time: Duration) -> String {
     seconds(time.as_secs_f64())
 }
@@ -11,6 +11,8 @@ pub(super) fn time(time: Duration) -> String {
 pub(super) fn seconds(seconds: f64) -> String {
     // A unit begins where the one before it would be rounded to its thousand.
     let (value, unit) = match seconds {
+        // Times are whole nanoseconds.
+        least if least > 0.0 && least < 0.9995e-6 => return format!("{:.3} µs", least * 1e6),
         small if small < 999.5e-6 => (small * 1e6, "µs"),
         middle if middle < 999.5e-3 => (middle * 1e3, "ms"),
         long => (long, "s"),
@@ -87,8 +89,8 @@ mod tests {
     fn times_have_three_digits_and_carry_to_the_next_unit() {
         let of = |nanos: u64| time(Duration::from_nanos(nanos));
         assert_eq!(of(0), "0 µs");
-        assert_eq!(of(1), "0.0010 µs");
-        assert_eq!(of(85), "0.0850 µs");
+        assert_eq!(of(1), "0.001 µs");
+        assert_eq!(of(85), "0.085 µs");
         assert_eq!(of(999), "0.999 µs");
         assert_eq!(of(12_340), "12.3 µs");
         assert_eq!(of(999_499), "999 µs");

@@ -16,6 +16,8 @@ pub(super) const WIDTH: usize = 100;
 const HEAD: usize = 14;
 /// Targets named before the rest is left to the files.
 const TARGETS: usize = 10;
+/// Stands for a space within a line while lines are broken; no text has it.
+const GLUE: char = '\u{1f}';
 
 /// The whole screen. `promises` are the verdicts of an SLO, when there was one.
 pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
@@ -111,13 +113,12 @@ fn matrix(window: &Window) -> String {
     let latency = &window.latency;
     let mut aligns = vec![Align::Left];
     aligns.resize(10, Align::Right);
-    // A column of room on both sides, so that units do not run into the next figure.
-    let mut grid = Grid::new(aligns, (1..10).collect());
+    let mut grid = Grid::new(aligns, Vec::new());
     let header = [
         "", "min", "max", "median", "p95", "p99", "mean", "sd", "±sd", "count",
     ];
-    grid.line(header.map(str::to_owned).to_vec());
-    let mut row = |name: &str, times: &Distribution| grid.line(phase(name, times));
+    grid.line(apart(header.map(str::to_owned).to_vec()));
+    let mut row = |name: &str, times: &Distribution| grid.line(apart(phase(name, times)));
     row("corrected", &latency.corrected);
     row("uncorrected", &latency.uncorrected);
     row("queue", &latency.queue);
@@ -137,6 +138,14 @@ fn matrix(window: &Window) -> String {
                 queue: waiting for a connection, the server's doing; send lag: the generator's own.";
     text.push_str(&hanging("", note, WIDTH));
     text
+}
+
+/// A column more between figures, so that units do not run into the next.
+fn apart(mut fields: Vec<String>) -> Vec<String> {
+    for field in fields.iter_mut().skip(2) {
+        field.insert(0, ' ');
+    }
+    fields
 }
 
 fn phase(name: &str, times: &Distribution) -> Vec<String> {
@@ -219,7 +228,10 @@ fn errors(window: &Window) -> String {
     let share = rates::error_share(window).unwrap_or(0.0);
     let all = counts.errors() + counts.unfinished;
     let mut text = match all {
-        0 => line("errors", "none"),
+        0 => line(
+            "errors",
+            &format!("none of {}", counted(counts.completed, "exchange")),
+        ),
         all => line(
             "errors",
             &format!(
@@ -355,7 +367,7 @@ fn load_factor(result: &LoadResult) -> String {
     if let LoopKind::Closed { users } = result.setup.kind {
         value.push_str(&format!(", {}", counted(u64::from(users), "user")));
     }
-    line("load factor", &format!("{value} (Little's law)"))
+    line("load factor", &format!("{value} (Little's Load Factor)"))
 }
 
 fn generator(result: &LoadResult) -> String {
@@ -494,9 +506,21 @@ fn promised(promises: &[Verdict]) -> String {
 /// A head and what there is to say, hanging under itself.
 fn line(head: &str, text: &str) -> String {
     let mut out = String::new();
-    for (place, line) in wrap(text, WIDTH - HEAD).into_iter().enumerate() {
+    for (place, line) in wrap(&glued(text), WIDTH - HEAD).iter().enumerate() {
         let head = if place == 0 { head } else { "" };
+        let line = line.replace(GLUE, " ");
         out.push_str(&format!("{head:<HEAD$}{line}\n"));
     }
     out
+}
+
+/// The text with every space behind a digit made one that no line is broken at: a number stays with
+/// its thousands and its unit.
+fn glued(text: &str) -> String {
+    let mut glued = String::with_capacity(text.len());
+    for character in text.chars() {
+        let is_bound = character == ' ' && glued.ends_with(|c: char| c.is_ascii_digit());
+        glued.push(if is_bound { GLUE } else { character });
+    }
+    glued
 }

@@ -1,0 +1,115 @@
+//! Promises judged on results whose figures are known.
+
+use fathometer_analysis::load::{LoadResult, Slo, Verdict};
+
+use super::sample;
+
+fn judge(slo: &str, result: &LoadResult) -> Vec<Verdict> {
+    slo.parse::<Slo>().unwrap().judge(result)
+}
+
+#[track_caller]
+fn one(promise: &str, result: &LoadResult) -> Verdict {
+    let mut verdicts = judge(promise, result);
+    assert_eq!(verdicts.len(), 1);
+    let verdict = verdicts.remove(0);
+    assert_eq!(verdict.promise, promise);
+    verdict
+}
+
+#[track_caller]
+fn measured(promise: &str, result: &LoadResult) -> f64 {
+    one(promise, result).measured.unwrap()
+}
+
+#[test]
+fn a_stall_breaks_the_corrected_promise_and_not_the_uncorrected() {
+    let result = sample::stalled();
+    // Of 10 000 exchanges 1 000 waited 1 to 1 000 ms: the 98th percentile is the 200th longest wait,
+    // 801 ms, and a millisecond of service.
+    let p98 = measured("p98<100ms", &result);
+    assert!((p98 / 802.0 - 1.0).abs() < 0.002, "{p98}");
+    assert!(!one("p98<100ms", &result).kept);
+    assert!(one("p98<0.81s", &result).kept);
+    assert!(one("uncorrected.p98<100ms", &result).kept);
+    // One exchange of 10 000 was under way when the server stalled.
+    assert!(one("uncorrected.max>=1s", &result).kept);
+    assert!(one("uncorrected.p99.99<2ms", &result).kept);
+}
+
+#[test]
+fn each_metric_is_what_it_says() {
+    let result = sample::broken();
+    // 200 failures, 300 bad statuses and 20 unfinished, of 5 020.
+    assert!((measured("errors<1%", &result) - 520.0 / 5_020.0).abs() < 1e-12);
+    assert!((measured("rate>1/s", &result) - 470.0).abs() < 1e-9);
+    assert!((measured("throughput>1MB/s", &result) - 9.4e6).abs() < 1e-3);
+    assert!((measured("goodput>1MB/s", &result) - 9.2e6).abs() < 1e-3);
+    assert!((measured("page.mean<1s", &result) - 5_010.0).abs() < 1e-3);
+    assert!((measured("connect.max<1s", &result) - 0.104).abs() < 1e-9);
+    let limit = |promise: &str| one(promise, &result).limit;
+    assert!((limit("goodput>8Mbit/s") - 1e6).abs() < 1e-6);
+    assert!((limit("errors<0.1%") - 0.001).abs() < 1e-12);
+    assert!((limit("p50<250us") - 0.25).abs() < 1e-12);
+}
+
+#[test]
+fn comparisons_hold_at_their_borders() {
+    let result = sample::stalled();
+    for (promise, kept) in [
+        ("rate<1000/s", false),
+        ("rate<=1000/s", true),
+        ("rate>1000/s", false),
+        ("rate>=1000/s", true),
+        ("errors<0%", false),
+        ("errors<=0%", true),
+    ] {
+        assert_eq!(one(promise, &result).kept, kept, "{promise}");
+    }
+}
+
+#[test]
+fn an_invalid_result_keeps_no_promise() {
+    let verdict = one("rate>1/s", &sample::broken());
+    assert!(!verdict.kept && verdict.measured.is_some());
+    assert!(verdict.reason.unwrap().contains("INVALID"));
+}
+
+#[test]
+fn what_was_not_measured_is_not_kept() {
+    let mut result = sample::nothing();
+    result.validity.reasons.clear();
+    for promise in [
+        "p99<1s",
+        "p99>0s",
+        "mean<1s",
+        "errors<=100%",
+        "rate>=0/s",
+        "page.max<1s",
+    ] {
+        let verdict = one(promise, &result);
+        assert_eq!((verdict.kept, verdict.measured), (false, None), "{promise}");
+        assert_eq!(verdict.reason.as_deref(), Some("nothing was measured"));
+    }
+}
+
+#[test]
+fn exchanges_that_never_ended_are_longer_than_any_that_did() {
+    // Ten of fifteen ended: every quantile up to two thirds is known.
+    let result = sample::silent();
+    assert_eq!(measured("p50<30s", &result), 20_000.0);
+    assert!(one("p66<30s", &result).kept);
+    for promise in [
+        "p67<30s",
+        "p99<30s",
+        "mean<30s",
+        "max<30s",
+        "uncorrected.p99<30s",
+    ] {
+        let verdict = one(promise, &result);
+        assert_eq!((verdict.kept, verdict.measured), (false, None), "{promise}");
+        let reason = verdict.reason.unwrap();
+        assert!(reason.starts_with("5 exchanges never ended"), "{reason}");
+    }
+    assert_eq!(measured("errors<1%", &result), 1.0);
+}

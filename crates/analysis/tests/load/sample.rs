@@ -1,0 +1,284 @@
+//! Results made by hand, with figures that can be worked out by hand.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_analysis::load::{
+    Counts, Distribution, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup,
+    TargetCount, Window, WorkerHealth,
+};
+use fathometer_model::{Bytes, Failure, Seed, Validity};
+
+const fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+fn times(times: impl IntoIterator<Item = Duration>) -> Distribution {
+    let mut distribution = Distribution::new();
+    times.into_iter().for_each(|time| distribution.record(time));
+    distribution
+}
+
+fn setup(kind: LoopKind) -> Setup {
+    let machine = [("cores", "2"), ("kernel", "6.1.0"), ("cpu", "Example 9000")];
+    Setup {
+        url: "http://127.0.0.1:8080/".to_owned(),
+        workload: "/file1k.html".to_owned(),
+        policy: "h1.1".to_owned(),
+        kind,
+        threads: 2,
+        warm_up: Duration::from_secs(2),
+        duration: Some(Duration::from_secs(10)),
+        exchanges: None,
+        timeout: Duration::from_secs(20),
+        seed: Seed(7),
+        defaults: [("warm-up", "2 s"), ("time-out", "20 s"), ("policy", "h1.1")]
+            .map(|(setting, value)| (setting.to_owned(), value.to_owned()))
+            .to_vec(),
+        command: [
+            "fathometer",
+            "load",
+            "http://127.0.0.1:8080/file1k.html",
+            "-d",
+            "10s",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        version: "0.1.0".to_owned(),
+        machine: machine
+            .map(|(fact, value)| (fact.to_owned(), value.to_owned()))
+            .into(),
+        started: 1_795_289_940.25,
+    }
+}
+
+/// Ten seconds of 1000 requests a second, one connection each, to a server that answers in 1 ms and
+/// does nothing for one whole second: the 1000 requests planned meanwhile wait 1000, 999 … 1 ms and
+/// fill the queue; the one under way waits a second too.
+pub fn stalled() -> LoadResult {
+    let mut latency = Latency::default();
+    for n in 0..10_000_u64 {
+        let stall = Duration::from_millis(if (4_000..5_000).contains(&n) {
+            5_000 - n
+        } else {
+            0
+        });
+        let lag = micros(10 + n % 20);
+        let service = match n {
+            4_000 => stall + micros(1_000),
+            n => micros(900 + n % 200),
+        };
+        let queue = if n == 4_000 { Duration::ZERO } else { stall };
+        latency.queue.record(queue);
+        latency.send_lag.record(lag);
+        latency.uncorrected.record(service);
+        latency.corrected.record(queue + lag + service);
+        latency.first_byte.record(service - micros(100));
+        latency.transfer.record(micros(100));
+    }
+    latency.connect = times((1..=64).map(|n| micros(40 + n)));
+    let measured = Window {
+        duration: Duration::from_secs(10),
+        counts: Counts {
+            planned: 10_000,
+            sent: 10_000,
+            completed: 10_000,
+            statuses: BTreeMap::from([(200, 10_000)]),
+            connects: 64,
+            connected: 64,
+            ..Counts::default()
+        },
+        octets: Octets {
+            request_heads: Bytes(880_000),
+            request_bodies: Bytes(0),
+            response_heads: Bytes(2_300_000),
+            response_bodies: Bytes(10_240_000),
+            content: Bytes(10_240_000),
+        },
+        latency,
+        ended: Ended {
+            completed: 10_000,
+            received: Bytes(12_540_000),
+            useful: Bytes(10_240_000),
+            connected: 64,
+            ..Ended::default()
+        },
+    };
+    let interval = |second: u64| Interval {
+        start: Duration::from_secs(second),
+        length: Duration::from_secs(1),
+        planned: 1_000,
+        completed: match second {
+            6 => 0,
+            7 => 2_000,
+            _ => 1_000,
+        },
+        errors: 0,
+        received: Bytes(1_254_000),
+        latency: match second {
+            6 => [None; 4],
+            7 => [500_000, 900_000, 990_000, 1_001_000].map(|n| Some(micros(n))),
+            _ => [1_020, 1_100, 1_120, 1_130].map(|n| Some(micros(n))),
+        },
+        connections: 64,
+        send_lag_p99: Some(micros(29)),
+    };
+    LoadResult {
+        setup: setup(LoopKind::Open {
+            arrivals: "constant 1000/s".to_owned(),
+            rate: 1000.0,
+            connections: 64,
+        }),
+        measured,
+        warm_up: Some(Window {
+            duration: Duration::from_secs(2),
+            counts: Counts {
+                planned: 2_000,
+                sent: 2_000,
+                completed: 2_000,
+                statuses: BTreeMap::from([(200, 2_000)]),
+                connects: 64,
+                connected: 64,
+                ..Counts::default()
+            },
+            ended: Ended {
+                completed: 2_000,
+                ..Ended::default()
+            },
+            ..Window::default()
+        }),
+        drain: Some(Window {
+            duration: micros(1_130),
+            ..Window::default()
+        }),
+        timeline: (0..12).map(interval).collect(),
+        targets: Vec::new(),
+        generator: Generator {
+            cpu_user: Duration::from_millis(60),
+            cpu_system: Duration::from_millis(100),
+            workers: [0.0081, 0.0079]
+                .map(|busy| WorkerHealth {
+                    busy,
+                    longest_turn: micros(310),
+                })
+                .to_vec(),
+            peak_memory: Bytes(9_400_000),
+            descriptors: (71, 1_048_576),
+            ports_exhausted: 0,
+            steal: 0.0,
+        },
+        validity: Validity::default(),
+    }
+}
+
+/// A closed loop of users that fetch pages of several files from a server that breaks down, on a
+/// machine that is itself at its end.
+pub fn broken() -> LoadResult {
+    let mut result = stalled();
+    result.setup.kind = LoopKind::Closed { users: 1_200 };
+    result.setup.workload = "webstone, \"heavy\"".to_owned();
+    result.setup.policy = "h1.0x4".to_owned();
+    result.setup.defaults.clear();
+    let latency = &mut result.measured.latency;
+    latency.page = times((1..=500).map(|n| Duration::from_millis(20 * n)));
+    latency.failed = times([Duration::from_secs(20), Duration::from_millis(3)]);
+    result.measured.counts = Counts {
+        planned: 5_020,
+        sent: 4_990,
+        completed: 4_800,
+        statuses: BTreeMap::from([(200, 4_500), (404, 100), (503, 200)]),
+        failures: BTreeMap::from([
+            (Failure::Refused, 10),
+            (Failure::Reset, 60),
+            (Failure::TimedOut, 80),
+            (Failure::Truncated, 5),
+            (Failure::LocalLimit, 45),
+        ]),
+        unfinished: 20,
+        wrong_size: 3,
+        retried: 12,
+        connects: 5_100,
+        connected: 5_045,
+        connect_failures: BTreeMap::from([(Failure::Refused, 10), (Failure::LocalLimit, 45)]),
+        pages: 450,
+        pages_failed: 50,
+        sessions: 9,
+    };
+    result.measured.ended = Ended {
+        completed: 4_700,
+        status_errors: 290,
+        failed: 190,
+        received: Bytes(94_000_000),
+        useful: Bytes(92_000_000),
+        connected: 5_000,
+    };
+    result.targets = (1..=12)
+        .map(|n| TargetCount {
+            target: format!("GET /files/{}/index.html", "x".repeat(n * n)),
+            completed: 400 + n as u64 % 3,
+            failed: n as u64,
+        })
+        .collect();
+    result.generator.workers[0].busy = 0.997;
+    result.generator.ports_exhausted = 45;
+    result.generator.steal = 0.083;
+    result.validity.invalidate(
+        "45 connections found no local port free (limit 0): more addresses, or fewer connections \
+         a second, would do; the figures are then of this machine and not of the server",
+    );
+    result
+        .validity
+        .invalidate("thread 0 was busy for 99.7 % of the time (limit 90 %)");
+    result
+}
+
+/// A test in which nothing at all happened.
+pub fn nothing() -> LoadResult {
+    let mut result = stalled();
+    result.measured = Window::default();
+    result.warm_up = None;
+    result.drain = None;
+    result.timeline.clear();
+    result.generator = Generator::default();
+    result
+        .validity
+        .invalidate("no exchange was planned in the measured window");
+    result
+}
+
+/// A server that takes connections and never answers: ten requests timed out, five were left.
+pub fn silent() -> LoadResult {
+    let mut result = stalled();
+    result.setup.kind = LoopKind::Closed { users: 15 };
+    result.measured.latency = Latency {
+        corrected: times([Duration::from_secs(20); 10]),
+        uncorrected: times([Duration::from_secs(20); 10]),
+        failed: times([Duration::from_secs(20); 10]),
+        ..Latency::default()
+    };
+    result.measured.counts = Counts {
+        planned: 15,
+        sent: 15,
+        failures: BTreeMap::from([(Failure::TimedOut, 10)]),
+        unfinished: 5,
+        connects: 15,
+        connected: 15,
+        ..Counts::default()
+    };
+    result.measured.octets = Octets::default();
+    result.measured.ended = Ended {
+        failed: 10,
+        ..Ended::default()
+    };
+    result
+}
+
+/// All of them by name.
+pub fn all() -> [(&'static str, LoadResult); 4] {
+    [
+        ("stalled", stalled()),
+        ("broken", broken()),
+        ("nothing", nothing()),
+        ("silent", silent()),
+    ]
+}
