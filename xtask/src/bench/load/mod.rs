@@ -155,6 +155,9 @@ fn servers(place: &Place, processor: usize) -> Result<(bool, Value), String> {
             let Some(mut cost) = client.run(place, &server.url(FILE), SECONDS)? else {
                 return Err(format!("{} is not installed", client.name()));
             };
+            if cost.exchanges == 0 {
+                return Err(format!("{} does not tell how much it did", client.name()));
+            }
             cost.cpu = server.cpu()? - before;
             row.push(&cost);
         }

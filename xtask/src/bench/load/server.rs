@@ -99,7 +99,7 @@ impl Server {
              scgi_temp_path {own}/scgi;\n\
              server {{\nlisten {address};\nroot {site};\n\
              location = /status {{ stub_status; }}\n\
-             location /slow/ {{ alias {site}/; limit_rate 100k; }}\n}}\n}}\n",
+             location /slow/ {{ alias {site}/; limit_rate 100k; sendfile_max_chunk 2k; }}\n}}\n}}\n",
             site = site.display()
         );
         let file = runtime.join("nginx.conf");
