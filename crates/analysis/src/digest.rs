@@ -11,6 +11,7 @@ use crate::closeness::{Closeness, closeness};
 use crate::run::{CellState, Run};
 use crate::statistics::Bootstrap;
 use crate::study::StudyData;
+use crate::sweep::{self, CurveResult};
 use crate::tables::{self, TableResult};
 
 /// A run, read and evaluated against its study.
@@ -26,6 +27,8 @@ pub struct Digest<'a> {
     pub validity: ValiditySummary,
     /// Every table in every era.
     pub tables: Vec<TableResult>,
+    /// Every curve in every era.
+    pub curves: Vec<CurveResult>,
     /// Our figures against the published.
     pub closeness: Vec<Closeness>,
     /// The claims.
@@ -46,6 +49,7 @@ impl<'a> Digest<'a> {
             validity: ValiditySummary::of(&run),
             closeness: closeness(study, &tables),
             claims: claims::judge(&run, study, &bootstrap),
+            curves: sweep::build(&run, study, &bootstrap),
             study,
             run,
             bootstrap,
@@ -64,6 +68,11 @@ impl<'a> Digest<'a> {
             .iter()
             .filter(|table| table.id == id && table.is_measured())
             .collect()
+    }
+
+    /// The curves of which something was measured.
+    pub fn measured_curves(&self) -> impl Iterator<Item = &CurveResult> {
+        self.curves.iter().filter(|curve| curve.is_measured())
     }
 
     /// The tables that the study has and the run has not, with the reason.

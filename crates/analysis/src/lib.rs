@@ -9,8 +9,8 @@
 //! - [`run`]: a run's folder, as read
 //! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
-//! - [`tables`], [`closeness`], [`claims`]: what the figures are, how close to the published ones,
-//!   and what they say
+//! - [`tables`], [`sweep`], [`closeness`], [`claims`]: what the figures are, what curves they make, how
+//!   close they are to the published ones, and what they say
 //! - [`digest`]: all of it at once, for [`terminal`], [`report`] and [`summary`]
 
 mod civil;
@@ -26,6 +26,7 @@ pub mod run;
 pub mod statistics;
 pub mod study;
 pub mod summary;
+pub mod sweep;
 pub mod tables;
 pub mod terminal;
 mod text;

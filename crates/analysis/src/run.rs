@@ -263,7 +263,7 @@ impl Run {
 
     /// What to call a cell: the levels of those factors that vary in its block, the best known first.
     pub fn name(&self, cell: &Cell) -> String {
-        const BARE: [&str; 5] = ["policy", "visit", "path", "server", "era"];
+        const BARE: [&str; 6] = ["policy", "visit", "workload", "path", "server", "era"];
         let varies = |factor: &str| {
             self.cells
                 .iter()

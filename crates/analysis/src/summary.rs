@@ -22,11 +22,12 @@ pub fn summary_json(run_folder: &Path, study: &StudyData) -> Result<Value, Error
 /// The summary as JSON.
 ///
 /// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`,
-/// `interval` (how intervals were made), `tables` (those measured), `closeness`, `claims`,
-/// `warnings`. Names of metrics carry their units.
+/// `interval` (how intervals were made), `tables` and `curves` (those measured), `closeness`,
+/// `claims`, `warnings`. Names of metrics carry their units.
 pub fn json(digest: &Digest<'_>) -> Value {
     let info = &digest.run.info;
     let tables: Vec<_> = digest.tables.iter().filter(|t| t.is_measured()).collect();
+    let curves: Vec<_> = digest.measured_curves().collect();
     json!({
         "format": FORMAT,
         "study": info.study,
@@ -50,6 +51,7 @@ pub fn json(digest: &Digest<'_>) -> Value {
             "resamples": digest.bootstrap.resamples,
         },
         "tables": tables,
+        "curves": curves,
         "closeness": digest.closeness,
         "claims": digest.claims,
         "warnings": digest.run.warnings,

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::run::{Cell, CellState, Run};
 use crate::statistics::{Bootstrap, Estimate, Interval, Sides};
-use crate::study::{Factor, Selection, StudyData, Unresolved};
+use crate::study::{Selection, StudyData, Unresolved};
 
 /// Judges every claim of a study in every era of a run.
 pub fn judge(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<ClaimResult> {
     let bench = Bench {
         run,
-        factors: &study.factors,
+        study,
         bootstrap,
     };
     let eras = run.levels("era");
@@ -35,20 +35,22 @@ pub fn judge(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<ClaimRe
         .collect()
 }
 
-struct Bench<'a> {
-    run: &'a Run,
-    factors: &'a BTreeMap<String, Factor>,
-    bootstrap: &'a Bootstrap,
+pub(super) struct Bench<'a> {
+    pub(super) run: &'a Run,
+    pub(super) study: &'a StudyData,
+    pub(super) bootstrap: &'a Bootstrap,
 }
 
 /// What the cells of a relation give.
-enum Measured {
+pub(super) enum Measured {
     /// An estimate, and what is to be said of it.
     Estimate(Estimate, Sides, String),
     /// The cells are there and their figures are not to be had.
     Unusable(String),
     /// A cell is not there.
     Missing,
+    /// The cells are there, and what the test is about did not happen in them.
+    Absent(String),
 }
 
 impl Bench<'_> {
@@ -116,7 +118,7 @@ impl Bench<'_> {
         let place = |side: &Side| test.common.with(&side.selection).at("era", era);
         let has_cell = |side: &Side, level: &str| {
             let selection = place(side).at(factor, level);
-            selection.has_match(self.run, self.factors)
+            selection.has_match(self.run, &self.study.factors)
         };
         let levels: Vec<String> = self
             .run
@@ -164,6 +166,7 @@ impl Bench<'_> {
         };
         match self.measure(&test.relation, &place) {
             Measured::Missing => part.remark = "not measured".to_owned(),
+            Measured::Absent(reason) => part.remark = reason,
             Measured::Unusable(reason) => {
                 part.verdict = Verdict::Undecided;
                 part.remark = reason;
@@ -210,6 +213,9 @@ impl Bench<'_> {
     }
 
     fn measure(&self, relation: &Relation, place: &Selection) -> Measured {
+        if let Some(sweep) = &relation.sweep {
+            return self.sweep(relation, sweep, place);
+        }
         let left = match self.values(&relation.left, relation, place) {
             Ok(values) => values,
             Err(problem) => return problem,
@@ -238,7 +244,7 @@ impl Bench<'_> {
         let right: Vec<f64> = right.values.iter().map(|(_, v)| *v).collect();
         let estimate = match relation.kind {
             Kind::Ratio => self.bootstrap.ratio(&left, &right, sides),
-            Kind::Difference | Kind::Level => self.bootstrap.difference(&left, &right, sides),
+            _ => self.bootstrap.difference(&left, &right, sides),
         };
         match estimate {
             Some(estimate) => Measured::Estimate(estimate, sides, remark),
@@ -255,7 +261,7 @@ impl Bench<'_> {
         let metric = side.metric.as_ref().unwrap_or(&relation.metric);
         // A side's own levels go over the environment's: a comparison across a factor is possible.
         let selection = place.with(&side.selection);
-        let cell = match selection.resolve(self.run, self.factors) {
+        let cell = match selection.resolve(self.run, &self.study.factors) {
             Ok(cell) => cell,
             Err(Unresolved::NotMeasured) => return Err(Measured::Missing),
             Err(Unresolved::Ambiguous(factors)) => {
@@ -376,7 +382,7 @@ fn remark(verdict: Verdict, verdicts: &[Verdict]) -> String {
     sentences.join("; ")
 }
 
-fn join(left: &str, right: &str) -> String {
+pub(super) fn join(left: &str, right: &str) -> String {
     match (left.is_empty(), right.is_empty()) {
         (false, false) if left != right => format!("{left}; {right}"),
         (true, _) => right.to_owned(),

@@ -9,10 +9,15 @@
 //! - *undecided*: it straddles, there are fewer than two replicates, or cells are invalid;
 //! - *not tested*: nothing was measured for it.
 //!
+//! Where a study varies a numeric factor, a test may look at the whole curve instead ([`Sweep`]): at its
+//! knee, its levels before and past that, its slopes, its order among others. The bounds, the
+//! bootstrap and the verdicts are the same; whole curves are resampled, so that the knee moves with them.
+//!
 //! Judging looks at recorded replicates alone; what was measured and how is the study's business.
 
 mod bound;
 mod judge;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bound::{Bound, ParseBoundError, Position};
 pub use judge::judge;
+pub use sweep::Sweep;
 
 use crate::statistics::{Interval, Sides};
 use crate::study::Selection;
@@ -43,24 +49,35 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Every relation of its tests, the weaker ones included.
+    pub(crate) fn relations(&self) -> impl Iterator<Item = &Relation> {
+        self.tests.iter().flat_map(|test| {
+            let weaker = match &test.weaker {
+                Some(Weaker::Relation(relation, _)) => Some(relation.as_ref()),
+                _ => None,
+            };
+            [Some(&test.relation), weaker].into_iter().flatten()
+        })
+    }
+
     /// Every selection it makes.
     pub(crate) fn selections(&self) -> Vec<Selection> {
         let mut selections = Vec::new();
         for test in &self.tests {
             selections.push(test.common.clone());
-            let weaker = match &test.weaker {
-                Some(Weaker::Relation(relation, _)) => Some(relation.as_ref()),
-                _ => None,
-            };
-            for relation in [Some(&test.relation), weaker].into_iter().flatten() {
-                selections.extend(relation.sides().map(|side| side.selection.clone()));
-            }
             for (factor, levels) in &test.each {
                 if let Levels::Listed(levels) = levels {
                     for level in levels {
                         selections.push(Selection::default().at(factor, level));
                     }
                 }
+            }
+        }
+        for relation in self.relations() {
+            selections.extend(relation.sides().map(|side| side.selection.clone()));
+            for (factor, levels) in relation.sweep.iter().flat_map(|sweep| &sweep.across) {
+                let levels = levels.iter();
+                selections.extend(levels.map(|level| Selection::default().at(factor, level)));
             }
         }
         selections
@@ -100,9 +117,13 @@ pub struct Relation {
     pub left: Side,
     /// The denominator of a ratio, the subtrahend of a difference.
     pub right: Option<Side>,
+    /// What is looked at of a whole curve; absent where single cells are compared.
+    pub sweep: Option<Sweep>,
 }
 
 /// How an estimate is made of cells. Means are over valid replicates.
+///
+/// From `Knee` on it is made of curves, as a [`Sweep`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -112,6 +133,32 @@ pub enum Kind {
     Difference,
     /// The mean of one cell over that of another.
     Ratio,
+    /// The level of the numeric factor at which a curve has its knee.
+    Knee,
+    /// The values of a curve at some levels.
+    At,
+    /// The values of a curve over the levels themselves: 1 where it is y = x.
+    Identity,
+    /// The values of one curve over those of another, level by level.
+    Gain,
+    /// The last value of some levels over the first, less 1.
+    Trend,
+    /// How steadily a curve rises over some levels, from -1 to 1: Kendall's tau-b.
+    Monotone,
+    /// The slope of one curve over that of another, each of least squares over some levels.
+    Slope,
+    /// The slope of a curve past its knee over its slope up to it.
+    Bend,
+    /// How far the order of several curves is turned round between levels or environments: the smaller
+    /// of the two leads, as a ratio, of that pair which each leads somewhere; below 1 when none does.
+    Ranking,
+}
+
+impl Kind {
+    /// Whether it is made of curves.
+    pub fn is_sweep(self) -> bool {
+        !matches!(self, Kind::Level | Kind::Difference | Kind::Ratio)
+    }
 }
 
 /// One side of a comparison: levels, and a `metric` if it is not the comparison's.
@@ -272,21 +319,37 @@ impl Relation {
         metric: String,
         left: Option<Side>,
         right: Option<Side>,
+        sweep: Option<Sweep>,
     ) -> Result<Relation, String> {
-        let is_level = kind == Kind::Level;
-        if is_level && right.is_some() {
+        let has_two_sides = match kind {
+            Kind::Difference | Kind::Ratio | Kind::Gain | Kind::Slope => true,
+            Kind::Level
+            | Kind::Knee
+            | Kind::At
+            | Kind::Identity
+            | Kind::Trend
+            | Kind::Monotone
+            | Kind::Bend
+            | Kind::Ranking => false,
+        };
+        if kind == Kind::Level && right.is_some() {
             return Err(format!("a level of {metric} has no right side"));
         }
-        if !is_level && (left.is_none() || right.is_none()) {
+        if !has_two_sides && right.is_some() {
+            return Err(format!("one curve of {metric} has no right side"));
+        }
+        if has_two_sides && (left.is_none() || right.is_none()) {
             return Err(format!(
                 "a comparison of {metric} has a left and a right side"
             ));
         }
+        sweep::check(kind, &metric, sweep.as_ref())?;
         Ok(Relation {
             kind,
             metric,
             left: left.unwrap_or_default(),
             right,
+            sweep,
         })
     }
 }
@@ -300,6 +363,7 @@ struct TestText {
     metric: String,
     left: Option<Side>,
     right: Option<Side>,
+    sweep: Option<Sweep>,
     #[serde(default)]
     common: Selection,
     #[serde(default)]
@@ -315,7 +379,7 @@ struct TestText {
 #[serde(untagged)]
 enum WeakerText {
     Bound(Bound),
-    Relation(RelationText),
+    Relation(Box<RelationText>),
 }
 
 #[derive(Deserialize)]
@@ -325,6 +389,7 @@ struct RelationText {
     metric: String,
     left: Option<Side>,
     right: Option<Side>,
+    sweep: Option<Sweep>,
     holds: Bound,
 }
 
@@ -339,14 +404,18 @@ impl TryFrom<TestText> for Test {
             None => None,
             Some(WeakerText::Bound(bound)) => Some(Weaker::Bound(bound)),
             Some(WeakerText::Relation(weaker)) => {
+                let weaker = *weaker;
+                let sweep = weaker.sweep;
                 let relation =
-                    Relation::new(weaker.kind, weaker.metric, weaker.left, weaker.right)?;
+                    Relation::new(weaker.kind, weaker.metric, weaker.left, weaker.right, sweep)?;
                 Some(Weaker::Relation(Box::new(relation), weaker.holds))
             }
         };
+        let relation = Relation::new(text.kind, text.metric, text.left, text.right, text.sweep)
+            .map_err(|error| format!("{:?}: {error}", text.label))?;
         Ok(Test {
             label: text.label,
-            relation: Relation::new(text.kind, text.metric, text.left, text.right)?,
+            relation,
             common: text.common,
             each: text.each,
             any: text.any,

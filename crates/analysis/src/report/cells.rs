@@ -114,6 +114,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
     // The main block first; side blocks as they are named.
     blocks.sort_by_key(|block| (*block != crate::study::MAIN_BLOCK, *block));
+    let columns = &digest.study.cell_columns;
     html! {
         p.lead {
             "Means over valid replicates. Late is the worst 99th percentile of the path's lateness, in "
@@ -129,9 +130,14 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                             th scope="col" { "Cell" }
                             th scope="col" { "State" }
                             th.number scope="col" { "n" }
-                            th.number scope="col" { "Pa" }
-                            th.number scope="col" { "Sec" }
-                            th.number scope="col" { "sd" }
+                            @if columns.is_empty() {
+                                th.number scope="col" { "Pa" }
+                                th.number scope="col" { "Sec" }
+                                th.number scope="col" { "sd" }
+                            }
+                            @for column in columns {
+                                th.number scope="col" { (column.label) }
+                            }
                             th.number scope="col" { "Late" }
                             th scope="col" { "Replicates" }
                             th scope="col" { "Captures" }
@@ -168,10 +174,17 @@ fn row(digest: &Digest<'_>, cell: &Cell) -> Markup {
                 (cell.valid().count())
                 @if cell.state() != CellState::Valid { " of " (cell.replicates.len()) }
             }
-            td.number { @if let Some(packets) = packets { (format!("{:.1}", packets.mean)) } }
-            td.number { @if let Some(seconds) = seconds { (significant(seconds.mean)) } }
-            td.number {
-                @if let Some(sd) = seconds.and_then(|s| s.sd) { (significant(sd)) }
+            @if digest.study.cell_columns.is_empty() {
+                td.number { @if let Some(packets) = packets { (format!("{:.1}", packets.mean)) } }
+                td.number { @if let Some(seconds) = seconds { (significant(seconds.mean)) } }
+                td.number {
+                    @if let Some(sd) = seconds.and_then(|s| s.sd) { (significant(sd)) }
+                }
+            }
+            @for column in &digest.study.cell_columns {
+                td.number {
+                    @if let Some(figure) = describe(&column.metric) { (column.format(figure.mean)) }
+                }
             }
             td.number { (significant(late as f64 / 1e6)) }
             td { (links(digest, cell, "")) }

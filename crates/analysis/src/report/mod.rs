@@ -8,6 +8,7 @@ mod cells;
 mod charts;
 mod claims;
 mod closeness;
+mod curves;
 mod embed;
 mod header;
 mod svg;
@@ -21,11 +22,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::Error;
 use crate::digest::Digest;
 use crate::study::StudyData;
-use crate::summary;
+use crate::{summary, sweep};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Writes `report.html` and `summary.json` into a run's folder, and says where the report is.
+/// Writes `report.html`, `summary.json` and, where the study has curves, `curves.csv` into a run's
+/// folder, and says where the report is.
 ///
 /// # Errors
 /// When the run cannot be read, or a file not be written.
@@ -41,6 +43,10 @@ pub fn write_report(run_folder: &Path, study: &StudyData) -> Result<PathBuf, Err
 pub fn write_digest(digest: &Digest<'_>) -> Result<PathBuf, Error> {
     let summary = format!("{:#}\n", summary::json(digest));
     write(&digest.run.folder.join("summary.json"), &summary)?;
+    if !digest.curves.is_empty() {
+        let curves = sweep::csv_text(&digest.curves);
+        write(&digest.run.folder.join("curves.csv"), &curves)?;
+    }
     let path = digest.run.folder.join("report.html");
     write(&path, &page(digest)?.into_string())?;
     Ok(path)
@@ -99,14 +105,25 @@ struct Section {
 
 fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     let section = |id, title, body| Section { id, title, body };
-    let mut sections = vec![
-        section("run", "What was run", header::what_was_run(digest)),
-        section("figures", "At a glance", charts::headline(digest)),
-        section("tables", "Tables", tables::of_the_paper(digest)),
-        section("close", "How close", closeness::section(digest)),
-        section("claims", "Claims", claims::section(digest)),
-        section("more", "Beyond the paper's tables", tables::of_ours(digest)),
-    ];
+    let study = digest.study;
+    let mut sections = vec![section("run", "What was run", header::what_was_run(digest))];
+    if !study.figures.is_empty() {
+        sections.push(section("figures", "At a glance", charts::headline(digest)));
+    }
+    if !study.curves.is_empty() {
+        sections.push(section("curves", "Curves", curves::section(digest)));
+    }
+    if study.tables.iter().any(|table| table.of_the_paper) {
+        sections.push(section("tables", "Tables", tables::of_the_paper(digest)));
+    }
+    if !study.acceptance.is_empty() {
+        sections.push(section("close", "How close", closeness::section(digest)));
+    }
+    sections.push(section("claims", "Claims", claims::section(digest)));
+    if study.tables.iter().any(|table| !table.of_the_paper) {
+        let body = tables::of_ours(digest);
+        sections.push(section("more", "Beyond the paper's tables", body));
+    }
     if !digest.run.plots.is_empty() {
         let body = embed::plots(&digest.run)?;
         sections.push(section("traces", "Packet by packet", body));

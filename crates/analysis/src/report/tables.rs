@@ -8,12 +8,12 @@ use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 /// The paper's tables, and a word on those that are not there.
 pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
     html! {
-        p.lead {
+        @if !digest.study.layouts.is_empty() { p.lead {
             "Pa is packets in both directions, Bytes is TCP payload, Sec is seconds, %ov the share of "
             "40-octet TCP/IP headers. Behind ours stands the longer half of the 95 % interval, where the digits "
             "show it; behind the paper's, ours over the paper's. Packet counts of the paper marked " span.derived { "~" }
             " are derived from its bytes and overhead. Rows in italics are not in the paper."
-        }
+        } }
         (tables(digest, true))
         @let missing = missing(digest);
         @if !missing.is_empty() {

@@ -3,6 +3,7 @@
 //!
 //! Adding a paper means writing these three files and touches no code.
 
+mod check;
 mod published;
 mod selection;
 
@@ -11,12 +12,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 pub use published::{Published, PublishedFigure};
+pub(crate) use selection::differing_factors;
 pub use selection::{Factor, MAIN_BLOCK, Selection, Unresolved};
 
 use crate::Error;
 use crate::claims::Claim;
 use crate::closeness::{Acceptance, Explanation};
-use crate::tables::{Layout, Table};
+use crate::sweep::Curve;
+use crate::tables::{Column, Layout, Table};
 
 const TABLES: &str = "tables.toml";
 const CLAIMS: &str = "claims.toml";
@@ -24,7 +27,7 @@ const CLAIMS: &str = "claims.toml";
 /// The texts of a study, as they stand in `papers/<key>/`.
 #[derive(Debug, Clone, Copy)]
 pub struct StudySources<'a> {
-    /// `tables.toml`: factors, layouts, tables, figures, acceptance, definitions.
+    /// `tables.toml`: factors, metrics, layouts, tables, curves, figures, acceptance, definitions.
     pub tables: &'a str,
     /// `claims.toml`.
     pub claims: &'a str,
@@ -39,10 +42,17 @@ pub struct StudyData {
     pub about: About,
     /// What it varies.
     pub factors: BTreeMap<String, Factor>,
+    /// What it measures, by name; empty where it does not say. Where it does, no table, curve or claim
+    /// names another.
+    pub metrics: BTreeMap<String, String>,
     /// Shapes that tables share.
     pub layouts: Vec<Layout>,
     /// Its tables.
     pub tables: Vec<Table>,
+    /// Its curves.
+    pub curves: Vec<Curve>,
+    /// What the list of all cells shows of each; empty: packets and seconds.
+    pub cell_columns: Vec<Column>,
     /// Its charts.
     pub figures: Vec<Figure>,
     /// How close our figures should come to the published ones.
@@ -107,8 +117,16 @@ pub struct Definition {
 struct TablesFile {
     study: About,
     factor: BTreeMap<String, Factor>,
+    #[serde(default)]
+    metrics: BTreeMap<String, String>,
+    #[serde(default)]
     layout: Vec<Layout>,
+    #[serde(default)]
     table: Vec<Table>,
+    #[serde(default)]
+    curve: Vec<Curve>,
+    #[serde(default)]
+    cell_column: Vec<Column>,
     #[serde(default)]
     figure: Vec<Figure>,
     #[serde(default)]
@@ -139,8 +157,11 @@ impl StudyData {
         let study = StudyData {
             about: file.study,
             factors: file.factor,
+            metrics: file.metrics,
             layouts: file.layout,
             tables: file.table,
+            curves: file.curve,
+            cell_columns: file.cell_column,
             figures: file.figure,
             acceptance: file.acceptance,
             explanations: file.explanation,
@@ -167,129 +188,6 @@ impl StudyData {
     pub fn table(&self, id: &str) -> Option<&Table> {
         self.tables.iter().find(|table| table.id == id)
     }
-
-    fn check(&self) -> Result<(), Error> {
-        for table in &self.tables {
-            self.check_table(table)?;
-        }
-        for figure in &self.figures {
-            let place = format!("figure {:?}", figure.title);
-            let columns = [figure.column.as_str()];
-            self.check_cells(&place, &figure.tables, &[], &[&figure.group], &columns)?;
-        }
-        for acceptance in &self.acceptance {
-            let place = format!("acceptance {:?}", acceptance.id);
-            let mut rows: Vec<&str> = acceptance.rows.iter().map(String::as_str).collect();
-            rows.extend(acceptance.relative_to.as_deref());
-            let columns = [acceptance.column.as_str()];
-            self.check_cells(&place, &acceptance.tables, &rows, &[], &columns)?;
-        }
-        for explanation in &self.explanations {
-            let place = format!("explanation {:?}", explanation.text);
-            let known = self.acceptance.iter().map(|a| a.id.as_str());
-            known_word(TABLES, &place, "acceptance", &explanation.acceptance, known)?;
-        }
-        for claim in &self.claims {
-            let place = format!("claim {}", claim.id);
-            if claim.tests.is_empty() == claim.not_tested.is_none() {
-                let message = format!("{place}: has either tests or a reason why it has none");
-                return Err(Error::study(CLAIMS, message));
-            }
-            for selection in claim.selections() {
-                self.check_selection(CLAIMS, &place, &selection)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_table(&self, table: &Table) -> Result<(), Error> {
-        let place = format!("table {:?}", table.id);
-        let layout = match (&table.layout, &table.absent) {
-            (None, Some(_)) => return Ok(()),
-            (Some(name), None) => {
-                let known = self.layouts.iter().map(|layout| layout.name.as_str());
-                known_word(TABLES, &place, "layout", name, known)?;
-                self.layout(table)
-            }
-            _ => {
-                let message = format!("{place}: has either a layout or a reason why it is absent");
-                return Err(Error::study(TABLES, message));
-            }
-        };
-        let selections = [&table.select]
-            .into_iter()
-            .chain(table.also.iter().map(|also| &also.select))
-            .chain(layout.groups.iter().map(|group| &group.select))
-            .chain(layout.rows.iter().map(|row| &row.select));
-        for selection in selections {
-            self.check_selection(TABLES, &place, selection)?;
-        }
-        Ok(())
-    }
-
-    fn check_cells(
-        &self,
-        place: &str,
-        tables: &[String],
-        rows: &[&str],
-        groups: &[&str],
-        columns: &[&str],
-    ) -> Result<(), Error> {
-        for id in tables {
-            let shown = self.tables.iter().filter(|table| table.layout.is_some());
-            known_word(TABLES, place, "table", id, shown.map(|t| t.id.as_str()))?;
-            let table = self.table(id).expect("just found");
-            let layout = self.layout(table);
-            let place = format!("{place}, table {id:?}");
-            for row in rows {
-                let known = layout.rows.iter().map(|row| row.label.as_str());
-                known_word(TABLES, &place, "row", row, known)?;
-            }
-            for group in groups {
-                let known = layout.groups.iter().map(|group| group.key.as_str());
-                known_word(TABLES, &place, "group", group, known)?;
-            }
-            for column in columns {
-                let known = layout.columns.iter().map(|column| column.label.as_str());
-                known_word(TABLES, &place, "column", column, known)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_selection(
-        &self,
-        file: &'static str,
-        place: &str,
-        selection: &Selection,
-    ) -> Result<(), Error> {
-        for (factor, level) in &selection.levels {
-            let known = self.factors.keys().map(String::as_str);
-            known_word(file, place, "factor", factor, known)?;
-            let levels = &self.factors[factor].levels;
-            let known = levels.iter().map(String::as_str);
-            known_word(file, place, &format!("level of {factor}"), level, known)?;
-        }
-        Ok(())
-    }
-}
-
-fn known_word<'a>(
-    file: &'static str,
-    place: &str,
-    what: &str,
-    word: &str,
-    known: impl Iterator<Item = &'a str> + Clone,
-) -> Result<(), Error> {
-    if known.clone().any(|k| k == word) {
-        return Ok(());
-    }
-    let known: Vec<&str> = known.collect();
-    let message = format!(
-        "{place}: no {what} is called {word:?}; there are {}",
-        known.join(", ")
-    );
-    Err(Error::study(file, message))
 }
 
 #[cfg(test)]
@@ -331,6 +229,72 @@ mod tests {
             // Three rows over a modem, four elsewhere; two visits; four figures each.
             let rows = if environment.ends_with("PPP") { 3 } else { 4 };
             assert_eq!(found, rows * 2 * 4, "{}", table.id);
+        }
+    }
+
+    #[test]
+    fn the_load_studys_data_agree_with_each_other() {
+        let study = StudyData::parse(StudySources {
+            tables: include_str!("../../../../papers/almeida96/tables.toml"),
+            claims: include_str!("../../../../papers/almeida96/claims.toml"),
+            figures: include_str!("../../../../papers/almeida96/figures.csv"),
+        })
+        .unwrap();
+        let ids: Vec<&str> = study.claims.iter().map(|claim| claim.id.as_str()).collect();
+        let all: Vec<String> = (1..=10).map(|n| format!("A{n:02}")).collect();
+        assert_eq!(ids, all);
+        for figure in 1..=6 {
+            let id = format!("F{figure}");
+            assert!(study.curves.iter().any(|curve| curve.id == id), "{id}");
+        }
+        // What a load study records of each replicate; that nothing else is named was checked above.
+        let metrics: Vec<&str> = study.metrics.keys().map(String::as_str).collect();
+        assert_eq!(
+            metrics,
+            [
+                "clients",
+                "connections_per_s",
+                "context_switches_per_s",
+                "cpu_interrupt_pct",
+                "cpu_server_process_pct",
+                "cpu_server_system_pct",
+                "cpu_server_user_pct",
+                "cpu_total_pct",
+                "disk_read_kB_per_s",
+                "disk_reads_per_s",
+                "error_pct",
+                "errors_per_s",
+                "exchanges_per_s",
+                "generator_busy_pct",
+                "generator_send_lag_p99_us",
+                "interrupts_per_s",
+                "listen_overflows_per_s",
+                "littles_load_factor",
+                "major_faults_per_s",
+                "memory_pss_kB",
+                "memory_rss_kB",
+                "packets_per_s",
+                "page_cache_kB",
+                "response_mean_ms",
+                "response_p50_ms",
+                "response_p98_ms",
+                "throughput_kB_per_s",
+            ]
+        );
+        // Every level that the study runs is declared, where the factor is.
+        let design: toml::Table =
+            toml::from_str(include_str!("../../../../papers/almeida96/study.toml")).unwrap();
+        for block in design["block"].as_array().unwrap() {
+            for part in ["factors", "quick"] {
+                let factors = block.get(part).and_then(toml::Value::as_table);
+                for (factor, levels) in factors.into_iter().flatten() {
+                    for level in levels.as_array().unwrap() {
+                        let level = level.as_str().unwrap().to_owned();
+                        let known = &study.factors[factor].levels;
+                        assert!(known.contains(&level), "{factor} {level}");
+                    }
+                }
+            }
         }
     }
 

@@ -100,6 +100,23 @@ impl Published {
         })
     }
 
+    /// The figures of a metric, whatever their table and variant.
+    pub fn of_metric(&self, metric: &str) -> Vec<&PublishedFigure> {
+        let figures = self.figures.iter();
+        figures.filter(|figure| figure.metric == metric).collect()
+    }
+
+    /// The metrics that have figures, each once, in the order of the file.
+    pub fn metrics(&self) -> Vec<&str> {
+        let mut metrics: Vec<&str> = Vec::new();
+        for figure in &self.figures {
+            if !metrics.contains(&figure.metric.as_str()) {
+                metrics.push(&figure.metric);
+            }
+        }
+        metrics
+    }
+
     /// Whether the paper has figures for a table.
     pub fn has_table(&self, table: &str) -> bool {
         self.figures.iter().any(|figure| figure.table == table)

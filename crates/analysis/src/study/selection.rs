@@ -84,7 +84,16 @@ impl Selection {
 
     /// Whether any cell agrees with it.
     pub fn has_match(&self, run: &Run, factors: &BTreeMap<String, Factor>) -> bool {
-        run.cells.iter().any(|cell| self.agrees(cell, factors))
+        self.matching(run, factors).next().is_some()
+    }
+
+    /// Every cell that agrees with it.
+    pub(crate) fn matching<'a>(
+        &self,
+        run: &'a Run,
+        factors: &BTreeMap<String, Factor>,
+    ) -> impl Iterator<Item = &'a Cell> {
+        run.cells.iter().filter(|cell| self.agrees(cell, factors))
     }
 
     /// The one cell meant.
@@ -100,11 +109,7 @@ impl Selection {
         run: &'a Run,
         factors: &BTreeMap<String, Factor>,
     ) -> Result<&'a Cell, Unresolved> {
-        let found: Vec<&'a Cell> = run
-            .cells
-            .iter()
-            .filter(|cell| self.agrees(cell, factors))
-            .collect();
+        let found: Vec<&'a Cell> = self.matching(run, factors).collect();
         match found.as_slice() {
             [] => Err(Unresolved::NotMeasured),
             [cell] => Ok(cell),
@@ -129,7 +134,8 @@ impl Selection {
     }
 }
 
-fn differing_factors(cells: &[&Cell]) -> Vec<String> {
+/// The factors that tell cells apart.
+pub(crate) fn differing_factors(cells: &[&Cell]) -> Vec<String> {
     let mut factors: Vec<String> = cells
         .iter()
         .flat_map(|cell| cell.key.0.keys().cloned())

@@ -1,6 +1,7 @@
 //! What a study prints when it ends: tables, how close they come, claims, validity. At most 110
 //! columns, readable without colour.
 
+mod curve;
 mod table;
 
 use crate::civil;
@@ -46,13 +47,27 @@ pub fn render(digest: &Digest<'_>) -> String {
             text.push_str(&table::brief(&results));
         }
     }
+    for curve in digest.measured_curves() {
+        if is_quick && !curve.of_the_paper {
+            continue;
+        }
+        text.push('\n');
+        text.push_str(&curve::full(curve, digest.eras().len() > 1));
+    }
     text.push('\n');
-    text.push_str(&table::legend(is_quick));
+    if !digest.study.layouts.is_empty() {
+        text.push_str(&table::legend(is_quick));
+    }
+    if digest.measured_curves().next().is_some() {
+        text.push_str(&curve::legend());
+    }
     for (ids, reason) in unmeasured(digest, is_quick) {
         text.push_str(&hanging(&format!("{}: ", ids.join(", ")), reason, WIDTH));
     }
-    text.push('\n');
-    text.push_str(&closeness(digest));
+    if !digest.closeness.is_empty() {
+        text.push('\n');
+        text.push_str(&closeness(digest));
+    }
     text.push('\n');
     text.push_str(&claims(digest, is_quick));
     text.push('\n');

@@ -7,6 +7,8 @@
     reason = "each test binary uses its own part of the fixture"
 )]
 
+pub mod almeida;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -302,7 +304,7 @@ impl Fixture {
     }
 }
 
-fn certificate(seed: Seed) -> PathCertificate {
+pub fn certificate(seed: Seed) -> PathCertificate {
     let direction = |n: u64| DirectionCertificate {
         packets_in: 120,
         packets_out: 120,

@@ -1,0 +1,553 @@
+//! Tests that look at whole curves.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::judge::{Bench, Measured, join};
+use super::{Kind, Relation, Side};
+use crate::run::Cell;
+use crate::statistics::{Bootstrap, Estimate, Interval, Sides, mean};
+use crate::study::Selection;
+use crate::sweep::shape::{Knee, Pick, Place, slope, steadiness};
+use crate::sweep::{NoCurve, levels, number};
+
+/// Which curve a test looks at, and where on it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// The numeric factor: every level that was measured is a point of the curve.
+    pub along: String,
+    /// A metric by which the test's own is divided, level by level.
+    pub over: Option<String>,
+    /// Where the knee is.
+    pub knee: Option<Knee>,
+    /// The levels looked at.
+    #[serde(default)]
+    pub at: Place,
+    /// How the figures of several levels become one, for `at`, `identity` and `gain`.
+    #[serde(default)]
+    pub pick: Pick,
+    /// What smaller values count as in a `gain`, in the metric's unit: ten times nothing has to be
+    /// something.
+    pub floor: Option<f64>,
+    /// The factors whose levels add up to where a `knee` is expected; the estimate is the knee over
+    /// that sum.
+    #[serde(default)]
+    pub relative_to: Vec<String>,
+    /// The factor whose levels a `ranking` orders.
+    pub among: Option<String>,
+    /// Further factors between whose levels a `ranking` may change.
+    #[serde(default)]
+    pub across: BTreeMap<String, Vec<String>>,
+}
+
+/// Whether a kind and what it says of its curves fit each other.
+pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(), String> {
+    let word = format!("{kind:?}").to_lowercase();
+    let Some(sweep) = sweep else {
+        return match kind.is_sweep() {
+            true => Err(format!("{word} of {metric} needs a sweep: {{ along = … }}")),
+            false => Ok(()),
+        };
+    };
+    let refuse = |is_wrong: bool, what: &str| match is_wrong {
+        true => Err(format!("{word} of {metric} {what}")),
+        false => Ok(()),
+    };
+    refuse(!kind.is_sweep(), "is not made of curves: it has no sweep")?;
+    let needs_knee = matches!(kind, Kind::Knee | Kind::Bend) || sweep.at.needs_knee();
+    refuse(
+        needs_knee && sweep.knee.is_none(),
+        "needs a knee: { of = METRIC }",
+    )?;
+    let is_off_grid = sweep.knee.as_ref().is_some_and(|k| !k.rule.is_level());
+    refuse(
+        is_off_grid && sweep.at == Place::Knee,
+        "at the knee needs a knee that is a level, not where asymptotes cross",
+    )?;
+    refuse(
+        sweep.floor.is_some() && kind != Kind::Gain,
+        "has no floor: only a gain has",
+    )?;
+    refuse(
+        !sweep.relative_to.is_empty() && kind != Kind::Knee,
+        "is not relative_to anything: only a knee is",
+    )?;
+    refuse(
+        sweep.among.is_some() != (kind == Kind::Ranking),
+        "and among do not fit: a ranking, and nothing else, is among the levels of a factor",
+    )?;
+    refuse(
+        !sweep.across.is_empty() && kind != Kind::Ranking,
+        "is not across anything: only a ranking is",
+    )?;
+    let picks = matches!(kind, Kind::At | Kind::Identity | Kind::Gain);
+    refuse(
+        sweep.pick != Pick::Mean && !picks,
+        "has nothing to pick: only at, identity and gain have",
+    )
+}
+
+/// A curve with all its replicates.
+struct Trace<'a> {
+    xs: Vec<f64>,
+    /// The valid replicates of each level.
+    numbers: Vec<Vec<u32>>,
+    values: Vec<Vec<f64>>,
+    over: Option<Vec<Vec<f64>>>,
+    of_knee: Option<Vec<Vec<f64>>>,
+    first: &'a Cell,
+    remark: String,
+}
+
+/// A curve as one resample has it.
+struct Drawn<'a> {
+    xs: &'a [f64],
+    ys: Vec<f64>,
+    knee: Option<f64>,
+}
+
+impl Bench<'_> {
+    /// Estimates what a test asks of its curves.
+    pub(super) fn sweep(&self, relation: &Relation, sweep: &Sweep, place: &Selection) -> Measured {
+        if let Some(among) = &sweep.among {
+            return self.ranking(relation, sweep, among, place);
+        }
+        let mut traces = Vec::new();
+        for side in relation.sides() {
+            match self.trace(side, relation, sweep, place) {
+                Ok(trace) => traces.push(trace),
+                Err(problem) => return problem,
+            }
+        }
+        let remark = traces
+            .iter()
+            .fold(String::new(), |all, trace| join(&all, &trace.remark));
+        let expected = match self.expected(sweep, &traces[0]) {
+            Ok(expected) => expected,
+            Err(reason) => return Measured::Unusable(reason),
+        };
+        // What is resampled are the replicates' places in their levels, the same for every metric.
+        let samples: Vec<Vec<f64>> = traces
+            .iter()
+            .flat_map(|trace| &trace.numbers)
+            .map(|numbers| (0..numbers.len()).map(|place| place as f64).collect())
+            .collect();
+        let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
+        let numbers = || traces.iter().flat_map(|trace| &trace.numbers);
+        let sides = match numbers().all(|other| *other == traces[0].numbers[0]) {
+            true => Sides::Paired,
+            false => Sides::Independent,
+        };
+        let figure = |drawn: &[&[f64]]| -> Result<f64, String> {
+            let mut rest = drawn;
+            let curves: Vec<Drawn<'_>> = traces
+                .iter()
+                .map(|trace| {
+                    let (own, others) = rest.split_at(trace.xs.len());
+                    rest = others;
+                    trace.drawn(own, sweep)
+                })
+                .collect();
+            figure(relation.kind, sweep, &curves, expected)
+        };
+        if let Err(reason) = figure(&samples) {
+            // A knee that is looked for and not found is a finding; one that others lean on is a
+            // condition that did not come about.
+            return match relation.kind {
+                Kind::Knee => Measured::Unusable(reason),
+                _ => Measured::Absent(reason),
+            };
+        }
+        let statistic = |drawn: &[&[f64]]| figure(drawn).unwrap_or(f64::NAN);
+        match self.bootstrap.estimate(&samples, sides, &statistic) {
+            Some(mut estimate) => {
+                if relation.kind == Kind::Knee && is_between_levels(sweep) {
+                    reach_back(&mut estimate, &traces[0].xs, expected);
+                }
+                Measured::Estimate(estimate, sides, remark)
+            }
+            None => Measured::Missing,
+        }
+    }
+
+    /// The sum of the levels where a knee is expected; 1 where none is.
+    fn expected(&self, sweep: &Sweep, trace: &Trace<'_>) -> Result<f64, String> {
+        if sweep.relative_to.is_empty() {
+            return Ok(1.0);
+        }
+        let mut sum = 0.0;
+        for factor in &sweep.relative_to {
+            let level = trace.first.key.level(factor);
+            sum += level
+                .and_then(number)
+                .ok_or_else(|| format!("{factor} is not a number in {}", trace.first.key))?;
+        }
+        Ok(sum)
+    }
+
+    fn trace<'a>(
+        &'a self,
+        side: &Side,
+        relation: &Relation,
+        sweep: &Sweep,
+        place: &Selection,
+    ) -> Result<Trace<'a>, Measured> {
+        let metric = side.metric.as_ref().unwrap_or(&relation.metric);
+        let selection = place.with(&side.selection);
+        let found = levels(self.run, self.study, &selection, &sweep.along).map_err(no_curve)?;
+        let mut remark = found.left_out.join("; ");
+        let mut trace: Option<Trace<'a>> = None;
+        for (x, cell) in found.cells {
+            let Some(values) = Some(cell.values(metric)).filter(|v| !v.is_empty()) else {
+                continue;
+            };
+            let same = |metric: &str| -> Result<Vec<f64>, Measured> {
+                let others = cell.values(metric);
+                if !values
+                    .iter()
+                    .map(|(n, _)| n)
+                    .eq(others.iter().map(|(n, _)| n))
+                {
+                    let reason = format!("not every replicate of {} has {metric}", cell.key);
+                    return Err(Measured::Unusable(reason));
+                }
+                Ok(others.into_iter().map(|(_, value)| value).collect())
+            };
+            if cell.valid().count() < cell.replicates.len() {
+                let out = cell.replicates.len() - cell.valid().count();
+                let all = cell.replicates.len();
+                let text = format!("{} {x}: {out} of {all} replicates left out", sweep.along);
+                remark = join(&remark, &text);
+            }
+            let over = sweep.over.as_deref().map(same).transpose()?;
+            let of_knee = sweep.knee.as_ref().map(|k| same(&k.of)).transpose()?;
+            let trace = trace.get_or_insert_with(|| Trace {
+                xs: Vec::new(),
+                numbers: Vec::new(),
+                values: Vec::new(),
+                over: over.is_some().then(Vec::new),
+                of_knee: of_knee.is_some().then(Vec::new),
+                first: cell,
+                remark: String::new(),
+            });
+            trace.xs.push(x);
+            trace.numbers.push(values.iter().map(|(n, _)| *n).collect());
+            trace.values.push(values.iter().map(|(_, v)| *v).collect());
+            if let (Some(all), Some(own)) = (&mut trace.over, over) {
+                all.push(own);
+            }
+            if let (Some(all), Some(own)) = (&mut trace.of_knee, of_knee) {
+                all.push(own);
+            }
+        }
+        match trace {
+            Some(trace) => Ok(Trace { remark, ..trace }),
+            None if remark.is_empty() => Err(Measured::Missing),
+            None => Err(Measured::Unusable(remark)),
+        }
+    }
+
+    /// Whether two curves change places. Every comparison is at a level that lets all of them together
+    /// err no more often than one alone would (Bonferroni).
+    fn ranking(
+        &self,
+        relation: &Relation,
+        sweep: &Sweep,
+        among: &str,
+        place: &Selection,
+    ) -> Measured {
+        let mut cells: Vec<Standing> = Vec::new();
+        let mut remark = String::new();
+        for environment in combinations(&sweep.across) {
+            for level in &self.study.factors[among].levels {
+                let mut side = relation.left.clone();
+                for (factor, level) in &environment {
+                    side.selection = side.selection.at(factor, level);
+                }
+                side.selection = side.selection.at(among, level);
+                match self.trace(&side, relation, sweep, place) {
+                    Ok(trace) => {
+                        remark = join(&remark, &trace.remark);
+                        let words: Vec<&str> =
+                            environment.iter().map(|(_, l)| l.as_str()).collect();
+                        let words = words.join(" ");
+                        let points = trace.xs.iter().zip(&trace.numbers).zip(&trace.values);
+                        cells.extend(points.map(|((x, numbers), values)| {
+                            let pairs = numbers.iter().copied().zip(values.iter().copied());
+                            (level.clone(), words.clone(), *x, pairs.collect())
+                        }));
+                    }
+                    Err(Measured::Missing) => {}
+                    Err(problem) => return problem,
+                }
+            }
+        }
+        let mut pairs = Vec::new();
+        for (index, one) in cells.iter().enumerate() {
+            for other in &cells[index + 1..] {
+                if one.0 != other.0 && one.1 == other.1 && one.2 == other.2 {
+                    pairs.push((one, other));
+                }
+            }
+        }
+        if pairs.is_empty() {
+            return Measured::Missing;
+        }
+        let strict = Bootstrap {
+            level: 1.0 - (1.0 - self.bootstrap.level) / pairs.len() as f64,
+            ..*self.bootstrap
+        };
+        let mut contests: BTreeMap<(&str, &str), Contest> = BTreeMap::new();
+        for (one, other) in &pairs {
+            let values = |side: &[(u32, f64)]| side.iter().map(|(_, v)| *v).collect::<Vec<f64>>();
+            let numbers = |side: &[(u32, f64)]| side.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
+            let sides = match numbers(&one.3) == numbers(&other.3) {
+                true => Sides::Paired,
+                false => Sides::Independent,
+            };
+            let ratio = strict.ratio(&values(&one.3), &values(&other.3), sides);
+            let Some(ratio) = ratio.filter(|ratio| ratio.value > 0.0 && ratio.value.is_finite())
+            else {
+                continue;
+            };
+            let place = format!("{} {} {}", one.1, sweep.along, one.2);
+            let contest = contests.entry((&one.0, &other.0)).or_default();
+            contest.note(ratio, place.trim());
+        }
+        let best = contests
+            .iter()
+            .filter_map(|(names, contest)| Some((names, contest.turn()?)))
+            .max_by(|(_, a), (_, b)| {
+                let key = |turn: &Turn| (turn.low.unwrap_or(0.0), turn.value);
+                key(a)
+                    .partial_cmp(&key(b))
+                    .unwrap_or(std::cmp::Ordering::Equal)
+            });
+        let Some(((one, other), turn)) = best else {
+            return Measured::Missing;
+        };
+        let words = if turn.value > 1.0 {
+            format!(
+                "{one} is above {other} at {}, {other} above {one} at {}",
+                turn.places.0, turn.places.1
+            )
+        } else {
+            "no two change places".to_owned()
+        };
+        let estimate = Estimate {
+            n: contests.values().map(|c| c.n).min().unwrap_or(0),
+            value: turn.value,
+            interval: turn
+                .low
+                .zip(turn.high)
+                .map(|(low, high)| Interval { low, high }),
+        };
+        Measured::Estimate(estimate, Sides::Independent, join(&words, &remark))
+    }
+}
+
+impl Trace<'_> {
+    fn drawn(&self, places: &[&[f64]], sweep: &Sweep) -> Drawn<'_> {
+        let means = |values: &[Vec<f64>]| -> Vec<f64> {
+            values
+                .iter()
+                .zip(places)
+                .map(|(values, places)| {
+                    let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
+                    mean(&drawn)
+                })
+                .collect()
+        };
+        let mut ys = means(&self.values);
+        if let Some(over) = &self.over {
+            for (y, over) in ys.iter_mut().zip(means(over)) {
+                *y /= over;
+            }
+        }
+        let knee = sweep.knee.as_ref().zip(self.of_knee.as_ref());
+        Drawn {
+            xs: &self.xs,
+            ys,
+            knee: knee.and_then(|(knee, values)| knee.rule.find(&self.xs, &means(values))),
+        }
+    }
+}
+
+/// The figure that a test asks for, or why these curves have none.
+fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Result<f64, String> {
+    let along = &sweep.along;
+    let knees = match &sweep.knee {
+        None => None,
+        Some(knee) => {
+            let found: Option<Vec<f64>> = curves.iter().map(|curve| curve.knee).collect();
+            let found = found.ok_or_else(|| no_knee(knee, along, curves[0].xs))?;
+            let low = found.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            Some((low, high))
+        }
+    };
+    let at = |curve: &Drawn<'_>, place: Place, least: usize| -> Result<Vec<usize>, String> {
+        let levels = place.levels(curve.xs, knees);
+        if levels.len() >= least {
+            return Ok(levels);
+        }
+        let knee = knees.map_or(String::new(), |(low, _)| format!("; the knee is at {low}"));
+        let least = if least > 1 { "fewer than two" } else { "no" };
+        Err(format!("{least} {along} levels {place}{knee}"))
+    };
+    let part = |curve: &Drawn<'_>, place: Place| -> Result<(Vec<f64>, Vec<f64>), String> {
+        let levels = at(curve, place, 2)?;
+        Ok(levels
+            .into_iter()
+            .map(|i| (curve.xs[i], curve.ys[i]))
+            .unzip())
+    };
+    let one = &curves[0];
+    match kind {
+        Kind::Knee => Ok(knees.map_or(f64::NAN, |(low, _)| low / expected)),
+        Kind::At => {
+            let values: Vec<f64> = at(one, sweep.at, 1)?.iter().map(|i| one.ys[*i]).collect();
+            Ok(sweep.pick.of(&values))
+        }
+        Kind::Identity => {
+            let levels = at(one, sweep.at, 1)?;
+            let values: Vec<f64> = levels.iter().map(|i| one.ys[*i] / one.xs[*i]).collect();
+            Ok(sweep.pick.of(&values))
+        }
+        Kind::Gain => {
+            let other = &curves[1];
+            let floor = sweep.floor.unwrap_or(f64::NEG_INFINITY);
+            let gains: Vec<f64> = at(one, sweep.at, 1)?
+                .into_iter()
+                .filter_map(|i| {
+                    let j = other.xs.iter().position(|x| *x == one.xs[i])?;
+                    Some(one.ys[i].max(floor) / other.ys[j].max(floor))
+                })
+                .collect();
+            if gains.is_empty() {
+                return Err(format!("no {along} level {} on both sides", sweep.at));
+            }
+            Ok(sweep.pick.of(&gains))
+        }
+        Kind::Trend => {
+            let (_, ys) = part(one, sweep.at)?;
+            Ok(ys[ys.len() - 1] / ys[0] - 1.0)
+        }
+        Kind::Monotone => Ok(steadiness(&part(one, sweep.at)?.1)),
+        Kind::Slope => {
+            let (one, other) = (part(one, sweep.at)?, part(&curves[1], sweep.at)?);
+            Ok(slope(&one.0, &one.1) / slope(&other.0, &other.1))
+        }
+        Kind::Bend => {
+            let (past, before) = (part(one, Place::Past)?, part(one, Place::ToKnee)?);
+            Ok(slope(&past.0, &past.1) / slope(&before.0, &before.1))
+        }
+        Kind::Level | Kind::Difference | Kind::Ratio | Kind::Ranking => Ok(f64::NAN),
+    }
+}
+
+fn no_knee(knee: &Knee, along: &str, xs: &[f64]) -> String {
+    use crate::sweep::shape::Rule;
+    let last = xs[xs.len() - 1];
+    match knee.rule {
+        Rule::Above(value) => format!("{} is nowhere above {value}, up to {along} {last}", knee.of),
+        _ => format!("{} is zero throughout: it has no knee", knee.of),
+    }
+}
+
+fn no_curve(problem: NoCurve) -> Measured {
+    match problem {
+        NoCurve::NotMeasured => Measured::Missing,
+        NoCurve::Ambiguous(factors) => {
+            Measured::Unusable(format!("several cells differ in {}", factors.join(", ")))
+        }
+    }
+}
+
+fn is_between_levels(sweep: &Sweep) -> bool {
+    sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level())
+}
+
+/// Lets a knee's interval begin at the level before it: the knee is known to lie between the two.
+fn reach_back(estimate: &mut Estimate, xs: &[f64], expected: f64) {
+    if let Some(interval) = &mut estimate.interval {
+        let before = xs.iter().rev().find(|x| **x / expected < interval.low);
+        interval.low = before.map_or(interval.low, |x| x / expected);
+    }
+}
+
+fn combinations(across: &BTreeMap<String, Vec<String>>) -> Vec<Vec<(String, String)>> {
+    across
+        .iter()
+        .fold(vec![Vec::new()], |all, (factor, levels)| {
+            all.into_iter()
+                .flat_map(|shorter: Vec<(String, String)>| {
+                    levels.iter().map(move |level| {
+                        let mut longer = shorter.clone();
+                        longer.push((factor.clone(), level.clone()));
+                        longer
+                    })
+                })
+                .collect()
+        })
+}
+
+/// One of those that are ranked, in one place: its level, the environment, the level of the numeric
+/// factor, and its replicates.
+type Standing = (String, String, f64, Vec<(u32, f64)>);
+
+/// Two levels compared in several places: where each leads most.
+#[derive(Default)]
+struct Contest {
+    n: usize,
+    /// The ratio where it is greatest, and where it is least.
+    ends: Option<(f64, String, f64, String)>,
+    /// The greatest and the least that intervals support, and that they allow; `None` when a
+    /// comparison has no interval.
+    supported: Option<(f64, f64)>,
+    allowed: Option<(f64, f64)>,
+}
+
+/// How far a pair changes places: 1 when it does not.
+struct Turn {
+    value: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+    places: (String, String),
+}
+
+impl Contest {
+    fn note(&mut self, ratio: Estimate, place: &str) {
+        self.n = if self.n == 0 {
+            ratio.n
+        } else {
+            self.n.min(ratio.n)
+        };
+        let (value, place) = (ratio.value, place.to_owned());
+        self.ends = Some(match self.ends.take() {
+            None => (value, place.clone(), value, place),
+            Some((most, _, least, least_at)) if value > most => (value, place, least, least_at),
+            Some((most, at, least, _)) if value < least => (most, at, value, place),
+            Some(ends) => ends,
+        });
+        if let Some(interval) = ratio.interval {
+            let (most, least) = self.supported.unwrap_or((0.0, f64::INFINITY));
+            self.supported = Some((most.max(interval.low), least.min(interval.high)));
+            let (most, least) = self.allowed.unwrap_or((0.0, f64::INFINITY));
+            self.allowed = Some((most.max(interval.high), least.min(interval.low)));
+        }
+    }
+
+    fn turn(&self) -> Option<Turn> {
+        let (most, most_at, least, least_at) = self.ends.clone()?;
+        let smaller = |(most, least): (f64, f64)| most.min(1.0 / least);
+        Some(Turn {
+            value: smaller((most, least)),
+            low: self.supported.map(smaller),
+            high: self.allowed.map(smaller),
+            places: (most_at, least_at),
+        })
+    }
+}

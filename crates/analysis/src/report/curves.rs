@@ -1,0 +1,327 @@
+//! Line charts: metrics against a numeric factor, with their intervals.
+
+use maud::{Markup, html};
+
+use super::svg::{Scale, label, xy};
+use crate::digest::Digest;
+use crate::sweep::{CurveResult, Line, PanelResult};
+
+const PANEL: f64 = 300.0;
+const HEIGHT: f64 = 170.0;
+const LEFT: f64 = 52.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 38.0;
+const RIGHT: f64 = 14.0;
+/// Panels beside each other.
+const ACROSS: usize = 2;
+/// Looks that lines have; further lines begin again.
+const LOOKS: usize = 6;
+
+/// The section.
+pub(super) fn section(digest: &Digest<'_>) -> Markup {
+    let name_era = digest.eras().len() > 1;
+    let missing: Vec<&str> = digest
+        .study
+        .curves
+        .iter()
+        .filter(|curve| {
+            digest
+                .measured_curves()
+                .all(|measured| measured.id != curve.id)
+        })
+        .map(|curve| curve.id.as_str())
+        .collect();
+    html! {
+        p.lead {
+            "Means over valid replicates, with the 95 % interval shaded where there are at least two. A ring "
+            "marks a line's knee. Every point stands in " a href="curves.csv" { "curves.csv" } "."
+        }
+        @for curve in digest.measured_curves() { (figure(curve, name_era)) }
+        @if !missing.is_empty() {
+            p.remark { "Not measured in this run: " (missing.join(", ")) "." }
+        }
+    }
+}
+
+fn figure(curve: &CurveResult, name_era: bool) -> Markup {
+    let panels: Vec<&PanelResult> = curve
+        .panels
+        .iter()
+        .filter(|p| !p.lines.is_empty())
+        .collect();
+    let rows = panels.len().div_ceil(ACROSS);
+    let columns = panels.len().min(ACROSS);
+    let (step, drop) = (LEFT + PANEL + RIGHT, TOP + HEIGHT + BOTTOM);
+    let (width, height) = (step * columns as f64, drop * rows as f64);
+    let has_intervals = curve
+        .points()
+        .any(|point| point.estimate.is_some_and(|e| e.interval.is_some()));
+    html! {
+        figure.chart.curve id={ (curve.id) "-" (curve.era) } {
+            h3 {
+                span.id { (curve.id) } " " (curve.title)
+                @if name_era { " " span.tag { "era " (curve.era) } }
+                @if let Some((fewest, most)) = curve.replicates() {
+                    " " span.n {
+                        "n = " (fewest) @if fewest < most { " to " (most) }
+                    }
+                }
+            }
+            div.legend {
+                @for (series, place) in series(curve) {
+                    span { (sample(place)) (series) }
+                }
+                @if has_intervals { span { i.swatch.reach {} "95 % interval" } }
+                @if curve.published.iter().any(|p| p.line) {
+                    span { i.dashes {} "published" }
+                }
+            }
+            div.scroll {
+                svg viewBox={ "0 0 " (xy(width)) " " (xy(height)) }
+                    style={ "max-width:" (width * 1.35) "px" } role="img"
+                    aria-label={ (curve.title) ". The figures are in curves.csv." } {
+                    @for (index, panel) in panels.iter().enumerate() {
+                        (Frame::new(
+                            curve,
+                            panel,
+                            (index % ACROSS) as f64 * step + LEFT,
+                            (index / ACROSS) as f64 * drop + TOP,
+                        ).draw())
+                    }
+                }
+            }
+            figcaption {
+                (curve.caption)
+                @for published in curve.published.iter().filter(|p| !p.figures.is_empty()) {
+                    " " span.published { "Paper: " (published.sentence()) "." }
+                }
+                @if !curve.note.is_empty() { " " (curve.note) }
+            }
+            (doubts(curve))
+        }
+    }
+}
+
+/// The series of all panels, with their places.
+fn series(curve: &CurveResult) -> Vec<(&str, usize)> {
+    let mut series: Vec<(&str, usize)> = Vec::new();
+    for line in curve.panels.iter().flat_map(|panel| &panel.lines) {
+        if !series.iter().any(|(known, _)| *known == line.series) {
+            series.push((&line.series, line.place));
+        }
+    }
+    series.sort_by_key(|(_, place)| *place);
+    series
+}
+
+fn sample(place: usize) -> Markup {
+    html! {
+        svg.sample viewBox="0 0 26 10" aria-hidden="true" {
+            line class={ "line series" (place % LOOKS) } x1="1" x2="25" y1="5" y2="5" {}
+            (mark(place, 13.0, 5.0))
+        }
+    }
+}
+
+/// A mark of its own for each line, so that colour is not all that tells them apart.
+fn mark(place: usize, x: f64, y: f64) -> Markup {
+    let class = format!("point series{}", place % LOOKS);
+    let (x0, y0) = (xy(x), xy(y));
+    let path = match place % LOOKS {
+        0 => return html! { circle class=(class) cx=(x0) cy=(y0) r="2.8" {} },
+        1 => format!("M{} {}h5v5h-5z", xy(x - 2.5), xy(y - 2.5)),
+        2 => format!("M{x0} {}l3.2 5.4h-6.4z", xy(y - 3.2)),
+        3 => format!("M{x0} {}l3.4 3.4l-3.4 3.4l-3.4 -3.4z", xy(y - 3.4)),
+        4 => format!("M{x0} {}l3.2 -5.4h-6.4z", xy(y + 3.2)),
+        _ => format!("M{} {}h6v2h-6z", xy(x - 3.0), xy(y - 1.0)),
+    };
+    html! { path class=(class) d=(path) {} }
+}
+
+/// What is odd about points, each remark once.
+fn doubts(curve: &CurveResult) -> Markup {
+    let mut doubts: Vec<String> = Vec::new();
+    for line in curve.panels.iter().flat_map(|panel| &panel.lines) {
+        for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
+            let text = format!(
+                "{} {} {}: {}",
+                line.series, curve.along, point.x, point.remark
+            );
+            if !doubts.contains(&text) {
+                doubts.push(text);
+            }
+        }
+    }
+    html! {
+        @for doubt in &doubts { p.footnote { (doubt) } }
+    }
+}
+
+/// A panel in its place.
+struct Frame<'a> {
+    curve: &'a CurveResult,
+    panel: &'a PanelResult,
+    x: Scale,
+    y: Scale,
+    left: f64,
+    top: f64,
+}
+
+impl<'a> Frame<'a> {
+    fn new(curve: &'a CurveResult, panel: &'a PanelResult, left: f64, top: f64) -> Frame<'a> {
+        let points = || panel.lines.iter().flat_map(|line| &line.points);
+        let widest = points().map(|point| point.x).fold(0.0, f64::max);
+        let highest = points()
+            .filter_map(|point| {
+                let estimate = point.estimate?;
+                Some(
+                    estimate
+                        .interval
+                        .map_or(estimate.value, |i| i.high.max(estimate.value)),
+                )
+            })
+            .fold(0.0, f64::max);
+        let lowest = points()
+            .filter_map(|point| Some(point.estimate?.value))
+            .fold(0.0, f64::min);
+        let highest = if highest > lowest {
+            highest
+        } else {
+            lowest + 1.0
+        };
+        Frame {
+            curve,
+            panel,
+            x: Scale::linear(0.0, widest * 1.03, left, left + PANEL),
+            y: Scale::linear(
+                lowest,
+                lowest + (highest - lowest) * 1.06,
+                top + HEIGHT,
+                top,
+            ),
+            left,
+            top,
+        }
+    }
+
+    fn draw(&self) -> Markup {
+        let (right, bottom) = (self.left + PANEL, self.top + HEIGHT);
+        html! {
+            text.panel x=(xy(self.left - LEFT + 6.0)) y=(xy(self.top - 10.0)) {
+                (self.panel.title) tspan.unit { ", " (self.panel.unit) }
+            }
+            @for tick in self.y.ticks(4) {
+                line.grid x1=(xy(self.left)) x2=(xy(right))
+                    y1=(xy(self.y.place(tick))) y2=(xy(self.y.place(tick))) {}
+                text.tick x=(xy(self.left - 5.0)) y=(xy(self.y.place(tick) + 3.5)) text-anchor="end" {
+                    (label(tick))
+                }
+            }
+            @for tick in self.x.ticks(6) {
+                line.grid x1=(xy(self.x.place(tick))) x2=(xy(self.x.place(tick)))
+                    y1=(xy(bottom)) y2=(xy(bottom + 4.0)) {}
+                text.tick x=(xy(self.x.place(tick))) y=(xy(bottom + 15.0)) text-anchor="middle" {
+                    (label(tick))
+                }
+            }
+            text.tick x=(xy(right)) y=(xy(bottom + 29.0)) text-anchor="end" { (self.curve.axis) }
+            (self.published())
+            @if self.panel.identity { (self.identity()) }
+            @for line in &self.panel.lines { (self.reach(line)) }
+            @for line in &self.panel.lines { (self.line(line)) }
+        }
+    }
+
+    /// Published levels of the horizontal axis.
+    fn published(&self) -> Markup {
+        let figures = self.curve.published.iter().filter(|p| p.line);
+        let mut lines: Vec<(f64, String)> = Vec::new();
+        for (variant, x) in figures.flat_map(|published| &published.figures) {
+            match lines.iter_mut().find(|(known, _)| known == x) {
+                Some((_, names)) => names.push_str(&format!(", {variant}")),
+                None => lines.push((*x, variant.clone())),
+            }
+        }
+        lines.retain(|(x, _)| !self.x.is_beyond(*x));
+        html! {
+            @for (index, (x, names)) in lines.iter().enumerate() {
+                @let at = self.x.place(*x);
+                line.paper x1=(xy(at)) x2=(xy(at)) y1=(xy(self.top)) y2=(xy(self.top + HEIGHT)) {}
+                text.paper x=(xy(at + 3.0)) y=(xy(self.top + HEIGHT - 15.0 - 11.0 * index as f64)) { (names) }
+            }
+        }
+    }
+
+    fn identity(&self) -> Markup {
+        let ends = |value: f64| (xy(self.x.place(value)), xy(self.y.place(value)));
+        let mut end = 0.0;
+        for line in &self.panel.lines {
+            end = line.points.iter().map(|p| p.x).fold(end, f64::max);
+        }
+        // As far as both axes go.
+        if self.y.is_beyond(end) {
+            end = self.y.ticks(20).last().copied().unwrap_or(0.0);
+        }
+        let ((x1, y1), (x2, y2)) = (ends(0.0), ends(end));
+        html! { line.identity x1=(x1) y1=(y1) x2=(x2) y2=(y2) {} }
+    }
+
+    /// The shade of a line's intervals: an area for each stretch of neighbouring points that have one.
+    fn reach(&self, line: &Line) -> Markup {
+        let class = format!("reach series{}", line.place % LOOKS);
+        let intervals = line.points.iter().map(|point| {
+            let interval = point.estimate.and_then(|estimate| estimate.interval)?;
+            Some((
+                self.x.place(point.x),
+                self.y.place(interval.low),
+                self.y.place(interval.high),
+            ))
+        });
+        let intervals: Vec<Option<(f64, f64, f64)>> = intervals.collect();
+        html! {
+            @for stretch in intervals.split(Option::is_none).filter(|stretch| stretch.len() > 1) {
+                @let up = stretch.iter().flatten().map(|(x, _, high)| corner(*x, *high));
+                @let back = stretch.iter().rev().flatten().map(|(x, low, _)| corner(*x, *low));
+                polygon class=(class) points=(up.chain(back).collect::<Vec<_>>().join(" ")) {}
+            }
+        }
+    }
+
+    /// A line, broken where a level is missing, its marks and its knee.
+    fn line(&self, line: &Line) -> Markup {
+        let places: Vec<Option<(f64, f64)>> = line
+            .points
+            .iter()
+            .map(|point| Some((self.x.place(point.x), self.y.place(point.estimate?.value))))
+            .collect();
+        let class = format!("line series{}", line.place % LOOKS);
+        html! {
+            @for stretch in places.split(Option::is_none).filter(|stretch| stretch.len() > 1) {
+                @let corners = stretch.iter().flatten().map(|(x, y)| corner(*x, *y));
+                polyline class=(class) points=(corners.collect::<Vec<_>>().join(" ")) {}
+            }
+            @for (x, y) in places.iter().flatten() { (mark(line.place, *x, *y)) }
+            @if let Some((x, y)) = self.knee(line) {
+                circle class={ "knee series" (line.place % LOOKS) } cx=(xy(x)) cy=(xy(y)) r="6.5" {}
+            }
+            @for (point, place) in line.points.iter().zip(&places) {
+                @if place.is_none() {
+                    text.absent x=(xy(self.x.place(point.x))) y=(xy(self.top + HEIGHT - 4.0))
+                        text-anchor="middle" { "INVALID" }
+                }
+            }
+        }
+    }
+
+    fn knee(&self, line: &Line) -> Option<(f64, f64)> {
+        let point = line
+            .points
+            .iter()
+            .find(|point| Some(point.x) == line.knee)?;
+        Some((self.x.place(point.x), self.y.place(point.estimate?.value)))
+    }
+}
+
+fn corner(x: f64, y: f64) -> String {
+    format!("{},{}", xy(x), xy(y))
+}

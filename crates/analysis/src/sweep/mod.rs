@@ -1,0 +1,247 @@
+//! Sweeps: metrics as functions of a numeric factor.
+//!
+//! A study that varies a factor such as the number of clients over many levels is read as curves, one
+//! for each combination of its other factors. [`build`] estimates the curves that a study wants shown
+//! ([`Curve`]); [`shape`] is what can be asked of one, as claims do; [`csv_text`] exports them.
+//!
+//! A level without a valid replicate is left out of its curve and said to be; nothing is interpolated
+//! in its place.
+
+mod build;
+mod export;
+pub mod shape;
+
+use serde::{Deserialize, Serialize};
+
+pub use build::build;
+pub use export::csv_text;
+
+use crate::run::{Cell, CellState, Run};
+use crate::statistics::Estimate;
+use crate::study::{Selection, StudyData};
+use shape::Knee;
+
+/// A figure of curves, as a study describes it: panels with the same factor on the horizontal axis.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Curve {
+    /// Its name: the paper's (`F1`), or one of ours.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// The numeric factor on the horizontal axis.
+    pub along: String,
+    /// What that axis counts, as in `concurrent clients`.
+    pub axis: String,
+    /// The factor whose levels are the lines.
+    pub series: String,
+    /// The levels that all its cells share.
+    #[serde(default)]
+    pub select: Selection,
+    /// The panels.
+    #[serde(rename = "panel")]
+    pub panels: Vec<Panel>,
+    /// Which published figures stand beside it.
+    #[serde(default)]
+    pub published: Vec<PublishedNote>,
+    /// What is to be seen in it.
+    #[serde(default)]
+    pub caption: String,
+    /// What a reader should know, as that the paper prints the curve and no numbers.
+    #[serde(default)]
+    pub note: String,
+    /// Whether it is one of the paper's figures, rather than one of ours.
+    #[serde(default)]
+    pub of_the_paper: bool,
+}
+
+/// One metric of a [`Curve`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Panel {
+    /// A title of a few words.
+    pub title: String,
+    /// The metric.
+    pub metric: String,
+    /// Its unit, as in `kB/s`.
+    pub unit: String,
+    /// Levels of its own.
+    #[serde(default)]
+    pub select: Selection,
+    /// Where its lines have their knees, to be marked.
+    pub knee: Option<Knee>,
+    /// Whether the line y = x is drawn.
+    #[serde(default)]
+    pub identity: bool,
+}
+
+/// Published figures of one metric, of all its variants.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedNote {
+    /// The published metric.
+    pub metric: String,
+    /// What the figures say, as in `throughput greatest at`.
+    pub text: String,
+    /// Whether the figures are levels of the horizontal axis, and are drawn there.
+    #[serde(default)]
+    pub line: bool,
+}
+
+/// A figure of curves, estimated, in one era.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CurveResult {
+    /// Its name.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// The era.
+    pub era: String,
+    /// The numeric factor on the horizontal axis.
+    pub along: String,
+    /// What that axis counts.
+    pub axis: String,
+    /// What is to be seen in it.
+    pub caption: String,
+    /// What a reader should know.
+    pub note: String,
+    /// Whether it is one of the paper's.
+    pub of_the_paper: bool,
+    /// The panels.
+    pub panels: Vec<PanelResult>,
+    /// The published figures beside it.
+    pub published: Vec<PublishedLine>,
+}
+
+impl CurveResult {
+    /// Whether the run has anything for it.
+    pub fn is_measured(&self) -> bool {
+        self.points().next().is_some()
+    }
+
+    /// Every point of every line.
+    pub fn points(&self) -> impl Iterator<Item = &CurvePoint> {
+        let lines = self.panels.iter().flat_map(|panel| &panel.lines);
+        lines.flat_map(|line| &line.points)
+    }
+
+    /// The fewest and the most replicates behind a point; `None` when nothing was measured.
+    pub fn replicates(&self) -> Option<(usize, usize)> {
+        let n = || self.points().filter_map(|p| Some(p.estimate?.n));
+        Some((n().min()?, n().max()?))
+    }
+}
+
+/// One metric of a [`CurveResult`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PanelResult {
+    /// Its title.
+    pub title: String,
+    /// The metric.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// Whether the line y = x is drawn.
+    pub identity: bool,
+    /// A line for each level of the series' factor that was measured.
+    pub lines: Vec<Line>,
+}
+
+/// One line of a panel.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// The level of the series' factor.
+    pub series: String,
+    /// The place of that level among the factor's, from 0: the same level looks the same everywhere.
+    pub place: usize,
+    /// Its points, by ascending level.
+    pub points: Vec<CurvePoint>,
+    /// Its knee in the means, where the panel wants it marked and there is one.
+    pub knee: Option<f64>,
+}
+
+/// One point of a line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CurvePoint {
+    /// The level of the numeric factor.
+    pub x: f64,
+    /// The mean over valid replicates; `None` when there are none.
+    pub estimate: Option<Estimate>,
+    /// Why it is missing or stands on fewer replicates than were made; empty otherwise.
+    pub remark: String,
+}
+
+/// Published figures, beside a curve.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PublishedLine {
+    /// What they say.
+    pub text: String,
+    /// Each with its variant (empty where the paper names none).
+    pub figures: Vec<(String, f64)>,
+    /// Their unit.
+    pub unit: String,
+    /// Whether they are levels of the horizontal axis.
+    pub line: bool,
+}
+
+impl PublishedLine {
+    /// `throughput greatest at: WebSite 10, Emwac 20 clients`.
+    pub fn sentence(&self) -> String {
+        let figures: Vec<String> = self
+            .figures
+            .iter()
+            .map(|(variant, value)| format!("{variant} {value}").trim_start().to_owned())
+            .collect();
+        format!("{}: {} {}", self.text, figures.join(", "), self.unit)
+    }
+}
+
+/// The cells of a curve by ascending level, and what was left out.
+pub(crate) struct Levels<'a> {
+    pub cells: Vec<(f64, &'a Cell)>,
+    /// Levels whose cells are invalid, a remark each.
+    pub left_out: Vec<String>,
+}
+
+/// Why there is no curve.
+pub(crate) enum NoCurve {
+    /// The run has no such cells.
+    NotMeasured,
+    /// Several cells stand at one level: the factors that tell them apart.
+    Ambiguous(Vec<String>),
+}
+
+/// The cells that a selection means along a numeric factor, those with a valid replicate; levels that
+/// are no numbers are not levels of a curve.
+pub(crate) fn levels<'a>(
+    run: &'a Run,
+    study: &StudyData,
+    selection: &Selection,
+    along: &str,
+) -> Result<Levels<'a>, NoCurve> {
+    let mut found: Vec<(f64, &'a Cell)> = selection
+        .matching(run, &study.factors)
+        .filter_map(|cell| Some((number(cell.key.level(along)?)?, cell)))
+        .collect();
+    found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    if let Some(twins) = found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let factors = crate::study::differing_factors(&[twins[0].1, twins[1].1]);
+        return Err(NoCurve::Ambiguous(factors));
+    }
+    if found.is_empty() {
+        return Err(NoCurve::NotMeasured);
+    }
+    let (bad, cells): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .partition(|(_, cell)| cell.state() == CellState::Invalid);
+    let left_out = bad
+        .into_iter()
+        .map(|(x, cell)| format!("{along} {x} is INVALID: {}", cell.reasons().join("; ")))
+        .collect();
+    Ok(Levels { cells, left_out })
+}
+
+/// A level that is a number.
+pub(crate) fn number(level: &str) -> Option<f64> {
+    level.parse().ok().filter(|value: &f64| value.is_finite())
+}

@@ -1,0 +1,168 @@
+//! Curves as text: a line for each series, some of its levels as numbers and all as a small picture.
+
+use super::WIDTH;
+use crate::sweep::{CurveResult, Line, PanelResult};
+use crate::tables::significant;
+use crate::text::{Align, Grid, hanging, wrap};
+
+/// Levels shown as numbers.
+const SHOWN: usize = 8;
+const TITLE: usize = 17;
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A figure of curves in one era, which is named where there are several.
+pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
+    let mut heading = format!("{}: {}", curve.id, curve.title);
+    if name_era {
+        heading.push_str(&format!(", era {}", curve.era));
+    }
+    match curve.replicates() {
+        Some((fewest, most)) if fewest < most => {
+            heading.push_str(&format!(", n = {fewest} to {most}"));
+        }
+        Some((n, _)) => heading.push_str(&format!(", n = {n}")),
+        None => {}
+    }
+    let mut text = hanging("", &heading, WIDTH);
+    let levels = levels(curve);
+    let shown = shown(&levels);
+    let mut aligns = vec![Align::Left; 2];
+    aligns.extend(vec![Align::Right; shown.len()]);
+    aligns.push(Align::Left);
+    let mut grid = Grid::new(aligns, vec![2]);
+    let mut header = vec![String::new(), curve.along.clone()];
+    header.extend(shown.iter().map(f64::to_string));
+    grid.line(header);
+    for panel in &curve.panels {
+        let mut labels = wrap(&format!("{}, {}", panel.title, panel.unit), TITLE).into_iter();
+        let greatest = greatest(panel);
+        for line in &panel.lines {
+            let mut fields = vec![labels.next().unwrap_or_default(), line.series.clone()];
+            fields.extend(shown.iter().map(|x| figure(line, *x)));
+            fields.push(picture(line, &levels, greatest));
+            grid.line(fields);
+        }
+        for label in labels.filter(|_| !panel.lines.is_empty()) {
+            grid.line(vec![label]);
+        }
+    }
+    text.push_str(&grid.render());
+    if shown.len() < levels.len() {
+        let (shown, all) = (shown.len(), levels.len());
+        text.push_str(&format!("{shown} of {all} levels are shown as numbers\n"));
+    }
+    for panel in &curve.panels {
+        let knees: Vec<String> = panel
+            .lines
+            .iter()
+            .filter_map(|line| Some(format!("{} at {}", line.series, knee(line.knee?))))
+            .collect();
+        if !knees.is_empty() {
+            let head = format!("Knee, {}: ", panel.title);
+            text.push_str(&hanging(&head, &knees.join(", "), WIDTH));
+        }
+    }
+    for published in curve.published.iter().filter(|p| !p.figures.is_empty()) {
+        text.push_str(&hanging("Paper: ", &published.sentence(), WIDTH));
+    }
+    text.push_str(&remarks(curve));
+    if !curve.note.is_empty() {
+        text.push_str(&hanging("Note: ", &curve.note, WIDTH));
+    }
+    text
+}
+
+/// What the signs mean.
+pub(super) fn legend() -> String {
+    hanging(
+        "",
+        "Means over valid replicates; intervals stand in the report and in curves.csv. The small pictures \
+         show every level, from zero to the panel's greatest; - is not measured, INV is INVALID.",
+        WIDTH,
+    )
+}
+
+/// Every level of any line.
+fn levels(curve: &CurveResult) -> Vec<f64> {
+    let mut levels: Vec<f64> = curve.points().map(|point| point.x).collect();
+    levels.sort_by(f64::total_cmp);
+    levels.dedup();
+    levels
+}
+
+/// Few of many levels, evenly, with the first and the last.
+fn shown(levels: &[f64]) -> Vec<f64> {
+    if levels.len() <= SHOWN {
+        return levels.to_vec();
+    }
+    let last = levels.len() - 1;
+    let place = |i: usize| (i * last + (SHOWN - 1) / 2) / (SHOWN - 1);
+    (0..SHOWN).map(|i| levels[place(i)]).collect()
+}
+
+fn figure(line: &Line, x: f64) -> String {
+    let Some(point) = line.points.iter().find(|point| point.x == x) else {
+        return "-".to_owned();
+    };
+    match point.estimate {
+        Some(estimate) if estimate.value == 0.0 => "0".to_owned(),
+        Some(estimate) => significant(estimate.value),
+        None => "INV".to_owned(),
+    }
+}
+
+fn picture(line: &Line, levels: &[f64], greatest: f64) -> String {
+    let block = |x: &f64| {
+        let point = line.points.iter().find(|point| point.x == *x);
+        let Some(estimate) = point.and_then(|point| point.estimate) else {
+            return ' ';
+        };
+        let share = (estimate.value / greatest).clamp(0.0, 1.0);
+        BLOCKS[(share * (BLOCKS.len() - 1) as f64).round() as usize]
+    };
+    levels.iter().map(block).collect()
+}
+
+/// The greatest mean of a panel; 1 where none is above zero.
+fn greatest(panel: &PanelResult) -> f64 {
+    let points = panel.lines.iter().flat_map(|line| &line.points);
+    let most = points
+        .filter_map(|point| Some(point.estimate?.value))
+        .fold(0.0, f64::max);
+    if most > 0.0 { most } else { 1.0 }
+}
+
+fn knee(x: f64) -> String {
+    if x.fract() == 0.0 {
+        return x.to_string();
+    }
+    significant(x)
+}
+
+/// What is odd about points, each distinct remark once, with the first place where it applies.
+fn remarks(curve: &CurveResult) -> String {
+    let mut known: Vec<(&str, String, usize)> = Vec::new();
+    let first = curve.panels.iter().flat_map(|panel| &panel.lines);
+    for line in first {
+        for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
+            let place = format!("{} {} {}", line.series, curve.along, point.x);
+            match known
+                .iter_mut()
+                .find(|(remark, ..)| *remark == point.remark)
+            {
+                Some((_, first, _)) if *first == place => {}
+                Some((_, _, others)) => *others += 1,
+                None => known.push((&point.remark, place, 0)),
+            }
+        }
+    }
+    let mut text = String::new();
+    for (remark, place, others) in known {
+        let more = match others {
+            0 => String::new(),
+            _ => " and elsewhere".to_owned(),
+        };
+        text.push_str(&hanging(&format!("{place}{more}: "), remark, WIDTH));
+    }
+    text
+}
