@@ -1,6 +1,5 @@
 //! `fathometer fetch`: one page from any server, by a connection policy.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use fathometer_sys::{Clock, Interrupt, SocketOptions};
 
 use super::Failure;
 use crate::client::{self, ClientSockets};
+use crate::url::Url;
 
 /// Arguments of `fetch`.
 #[derive(Debug, Args)]
@@ -194,70 +194,4 @@ fn print_table(arguments: &FetchArguments, retrieval: &Retrieval) {
     );
     println!("  connections       {}", retrieval.connections.len());
     println!("  sent, received    {sent}, {received}");
-}
-
-/// The parts of an `http` URL that a retrieval needs.
-struct Url {
-    authority: String,
-    target: String,
-}
-
-impl Url {
-    fn parse(text: &str) -> Result<Url, Failure> {
-        let rest = text
-            .strip_prefix("http://")
-            .ok_or_else(|| format!("{text:?} is not an http URL: write http://host[:port]/path"))?;
-        let (authority, path) = match rest.find('/') {
-            Some(slash) => rest.split_at(slash),
-            None => (rest, "/"),
-        };
-        if authority.is_empty() || authority.contains(['@', '?', '#']) {
-            return Err(format!("{text:?} has no host that can be asked").into());
-        }
-        let target = path.split('#').next().unwrap_or("/");
-        Ok(Url {
-            authority: authority.to_owned(),
-            target: target.to_owned(),
-        })
-    }
-
-    fn resolve(&self) -> Result<SocketAddr, Failure> {
-        let has_port = self
-            .authority
-            .rsplit_once(':')
-            .is_some_and(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
-        let named = if has_port {
-            self.authority.clone()
-        } else {
-            format!("{}:80", self.authority)
-        };
-        named
-            .to_socket_addrs()
-            .map_err(|error| format!("failed to look up {}: {error}", self.authority))?
-            .next()
-            .ok_or_else(|| format!("{} has no address", self.authority).into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_taken_apart() {
-        let url = Url::parse("http://127.0.0.1:8080/a/b?c#d").unwrap();
-        assert_eq!(
-            (url.authority.as_str(), url.target.as_str()),
-            ("127.0.0.1:8080", "/a/b?c")
-        );
-        assert_eq!(url.resolve().unwrap().port(), 8080);
-        let bare = Url::parse("http://[::1]").unwrap();
-        assert_eq!(
-            (bare.target.as_str(), bare.resolve().unwrap().port()),
-            ("/", 80)
-        );
-        for bad in ["https://x/", "x", "http:///y", "http://u@h/"] {
-            assert!(Url::parse(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -1,0 +1,170 @@
+//! Whether the generator, and not the server, made the figures.
+//!
+//! What the server does is a finding and never a reason for doubt. What this side does is one when
+//! it may have shaped the result, and every such reason is told with its figure and its limit.
+
+use std::time::Duration;
+
+use fathometer_analysis::load::{Generator, LoopKind, Window};
+use fathometer_model::{Failure, Validity};
+
+/// The send lag's 99th percentile may be this much, or [`LAG_SHARE`] of the median latency if that
+/// is more.
+const LAG: Duration = Duration::from_millis(1);
+
+/// See [`LAG`].
+const LAG_SHARE: f64 = 0.1;
+
+/// A loop that is busy for more than this share of the time has no reserve.
+const BUSY: f64 = 0.9;
+
+/// More than this share of the processors' time given to other guests is too much.
+const STEAL: f64 = 0.05;
+
+/// More than this share of the time spent waiting for the recorder is too much.
+const RECORDER: f64 = 0.01;
+
+/// What is known beside the result.
+pub(super) struct Circumstances<'a> {
+    pub(super) kind: &'a LoopKind,
+    pub(super) clock_source: &'a str,
+    /// Time that the loops waited for the recorder, all together.
+    pub(super) recorder_wait: Duration,
+}
+
+/// Looks for every reason against a result.
+pub(super) fn examine(
+    measured: &Window,
+    generator: &Generator,
+    circumstances: &Circumstances<'_>,
+) -> Validity {
+    let mut validity = Validity::default();
+    let seconds = measured.duration.as_secs_f64();
+    let latency = &measured.latency;
+    if let (Some(lag), Some(median)) = (
+        latency.send_lag.quantile(0.99),
+        latency.corrected.quantile(0.5),
+    ) {
+        let limit = LAG.max(median.mul_f64(LAG_SHARE));
+        if lag > limit {
+            validity.invalidate(format!(
+                "the generator was late: 1 request of 100 left more than {lag:.1?} after it was \
+                 due (limit {limit:.1?})"
+            ));
+        }
+    }
+    let busiest = generator.workers.iter().map(|worker| worker.busy);
+    let busiest = busiest.fold(0.0, f64::max);
+    if busiest > BUSY {
+        let meaning = match circumstances.kind {
+            LoopKind::Closed { .. } => "the throughput may be the generator's and not the server's",
+            LoopKind::Open { .. } => "requests may have waited for the generator",
+        };
+        validity.invalidate(format!(
+            "a thread of the generator was busy for {:.0} % of the time (limit {:.0} %): {meaning}; \
+             use more threads or machines",
+            100.0 * busiest,
+            100.0 * BUSY
+        ));
+    }
+    if generator.ports_exhausted > 0 {
+        validity.invalidate(format!(
+            "{} connections failed because no local port was left (limit 0): keep connections \
+             open, reset them on close, or widen net.ipv4.ip_local_port_range",
+            generator.ports_exhausted
+        ));
+    }
+    let failures = &measured.counts.connect_failures;
+    let local = failures.get(&Failure::LocalLimit).copied().unwrap_or(0);
+    let local = local.saturating_sub(generator.ports_exhausted);
+    if local > 0 {
+        validity.invalidate(format!(
+            "{local} connections failed because this system refused them (limit 0): descriptors \
+             or memory"
+        ));
+    }
+    if generator.steal > STEAL {
+        validity.invalidate(format!(
+            "the hypervisor gave {:.1} % of the processors' time to others (limit {:.0} %)",
+            100.0 * generator.steal,
+            100.0 * STEAL
+        ));
+    }
+    if !matches!(
+        circumstances.clock_source,
+        "tsc" | "arch_sys_counter" | "kvm-clock" | "hyperv_clocksource_tsc_page" | ""
+    ) {
+        validity.invalidate(format!(
+            "the kernel's clock source is {}, which is slow to read (limit: tsc or its like)",
+            circumstances.clock_source
+        ));
+    }
+    let waited = circumstances.recorder_wait.as_secs_f64();
+    let loops = generator.workers.len().max(1) as f64;
+    if waited > RECORDER * seconds * loops {
+        validity.invalidate(format!(
+            "the generator waited {waited:.1} s for its record of exchanges to be written (limit \
+             {:.0} % of the time)",
+            100.0 * RECORDER
+        ));
+    }
+    validity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathometer_analysis::load::WorkerHealth;
+
+    fn examined(change: impl FnOnce(&mut Window, &mut Generator)) -> Vec<String> {
+        let mut window = Window {
+            duration: Duration::from_secs(10),
+            ..Window::default()
+        };
+        let mut generator = Generator {
+            workers: vec![WorkerHealth {
+                busy: 0.5,
+                longest_turn: Duration::from_millis(1),
+            }],
+            ..Generator::default()
+        };
+        for _ in 0..100 {
+            window.latency.corrected.record(Duration::from_millis(100));
+        }
+        change(&mut window, &mut generator);
+        let circumstances = Circumstances {
+            kind: &LoopKind::Closed { users: 1 },
+            clock_source: "tsc",
+            recorder_wait: Duration::ZERO,
+        };
+        examine(&window, &generator, &circumstances).reasons
+    }
+
+    #[test]
+    fn a_generator_with_reserves_is_believed_whatever_the_server_did() {
+        let reasons = examined(|window, _| {
+            window.counts.failures.insert(Failure::Refused, 1000);
+            window.latency.send_lag.record(Duration::from_millis(9));
+        });
+        assert_eq!(reasons, Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_fault_of_the_generator_is_told_with_figure_and_limit() {
+        let late = examined(|window, _| {
+            window.latency.send_lag.record(Duration::from_millis(11));
+        });
+        assert!(late[0].contains("11.0ms") && late[0].contains("limit 10.0ms"), "{late:?}");
+        let busy = examined(|_, generator| generator.workers[0].busy = 0.97);
+        assert!(busy[0].contains("97 %") && busy[0].contains("generator's"));
+        let ports = examined(|_, generator| generator.ports_exhausted = 7);
+        assert!(ports[0].starts_with("7 connections"));
+        let limits = examined(|window, _| {
+            let failures = &mut window.counts.connect_failures;
+            failures.insert(Failure::LocalLimit, 3);
+        });
+        assert!(limits[0].starts_with("3 connections"));
+        let steal = examined(|_, generator| generator.steal = 0.2);
+        assert!(steal[0].contains("20.0 %"));
+    }
+}

@@ -1,0 +1,274 @@
+//! The load engine: puts a plan on a server and tells the truth about what came of it.
+//!
+//! [`run`] starts a thread for each event loop; threads share nothing but a few counters (which page
+//! is next, how many exchanges may still be planned) and their histograms are merged at the end. A
+//! loop hosts the protocol machine of [`fathometer_http::h1::client`] on kernel sockets: sockets are
+//! watched edge-triggered and never re-armed, a request leaves with one write in the very step that
+//! read the answer before it, requests of one step leave together, and nothing is allocated for an
+//! exchange once a loop is warm.
+//!
+//! # Closed loop
+//! A user asks for a page, then for all members of it, then pauses as the plan says and goes on.
+//! Connections belong to the user: opened when first needed, as many as the [`Policy`] says, kept
+//! through the session unless the policy or the server ends them, closed when the session is over
+//! (after its last pause). The base is fetched whole before anything else; the other members are
+//! asked for when the member that names them is complete, in order: serially each connection takes
+//! the next one when it is free, pipelined all are written at once, in turn over the connections.
+//! A member whose namer failed is never asked for. Where pages have one member, sessions do not end
+//! and nobody pauses, a pipelining policy would have nothing to fill its pipelines with: then a user
+//! keeps every pipeline full, each exchange a page of its own.
+//!
+//! After a connection that could not be established a user waits [`CONNECT_PAUSE`] before it goes on
+//! (WebStone goes on at once, which makes a server that refuses look very busy).
+//!
+//! # Open loop
+//! Sessions begin when [`Arrivals`] says. Arrival *i* is carried out by thread *i* mod *threads*,
+//! over connections that all arrivals of a thread share, the one used last first. An arrival that
+//! finds none free waits, and its latency counts from the plan's instant all the same. Without an
+//! end of its own a session is one page.
+//!
+//! # What counts from when
+//! *planned* is the plan's instant: in a closed loop the end of the pause, or of the response that
+//! named the member; *due* when it was planned and a connection was free; *sent* when its first
+//! octet was handed to the kernel. An exchange belongs to the window that it was planned in. When
+//! the time is over nothing more is planned, and what is under way is waited for, up to
+//! [`Options::drain`]. What is then left is *unfinished* and enters the latencies with the time it
+//! has waited. Failures enter with the time until they failed. [`Options::timeout`] counts from
+//! *sent*.
+//!
+//! A request is made once more when a connection that has served before ends before any octet of
+//! the answer (and the request may be repeated); its instants stay those of the first attempt.
+
+mod health;
+mod pool;
+mod recorder;
+mod run;
+mod shared;
+mod slot;
+mod tally;
+mod timeline;
+mod timers;
+mod user;
+mod worker;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_analysis::load::{Counts, Interval};
+use fathometer_http::driver::Policy;
+use fathometer_http::h1::client::{SendError, Version};
+use fathometer_model::Seed;
+use fathometer_sys::SocketOptions;
+use fathometer_workload::arrivals::Arrivals;
+use fathometer_workload::plan::Plan;
+
+pub use recorder::{Recorder, RecorderError};
+pub use run::run;
+
+/// How long a user of a closed loop waits after a connection could not be established.
+pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);
+
+/// The most intervals a timeline has: beyond, neighbours are merged.
+pub const MOST_INTERVALS: usize = 4096;
+
+/// The quantiles of [`Live::corrected`]; the last is the maximum.
+pub const LIVE_QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+/// A load test to be run.
+pub struct Options {
+    /// Where the server is.
+    pub address: SocketAddr,
+    /// What the `Host` field says.
+    pub host: String,
+    /// What is asked for.
+    pub plan: Arc<Plan>,
+    /// By whom, or when.
+    pub users: Users,
+    /// How connections are used. HTTP/1.x; ranges are not for load tests and are ignored.
+    pub policy: Policy,
+    /// Further fields of every request.
+    pub fields: Vec<(String, String)>,
+    /// How long an exchange may take, from its first octet sent to the last received. In a
+    /// pipeline the oldest one is watched.
+    pub timeout: Duration,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// Time before the measured window, in which everything goes on but for counting.
+    pub warm_up: Duration,
+    /// How long the measured window is.
+    pub limit: Limit,
+    /// How long what is under way at the end of a measured time is waited for. A count of exchanges
+    /// is waited for until each is complete or has failed.
+    pub drain: Duration,
+    /// Event loops, a thread each. No more are used than there are users or connections.
+    pub threads: usize,
+    /// Whether each thread is kept on a processor of its own.
+    pub pin: bool,
+    /// How long before a planned instant a loop stops sleeping and waits awake. Zero sleeps to the
+    /// last: the send lag is then what the system takes to wake a thread.
+    pub spin: Duration,
+    /// Where everything random comes from.
+    pub seed: Seed,
+    /// What sockets are given.
+    pub sockets: SocketOptions,
+    /// Whether connections that this side ends are reset instead of closed, so that no local port
+    /// stays behind in TIME_WAIT.
+    pub reset_on_close: bool,
+    /// Whether exchanges are counted for each target.
+    pub count_targets: bool,
+    /// The length of an interval of the timeline.
+    pub interval: Duration,
+    /// Who is to have a row for every exchange.
+    pub recorder: Option<Box<dyn Recorder>>,
+}
+
+impl Options {
+    /// A closed loop of ten users over persistent connections for ten seconds.
+    pub fn new(address: SocketAddr, host: impl Into<String>, plan: Arc<Plan>) -> Options {
+        Options {
+            address,
+            host: host.into(),
+            plan,
+            users: Users::closed(10),
+            policy: Policy {
+                version: Version::Http11,
+                connections: 1,
+                pipeline: None,
+                ranges: false,
+                early_close: false,
+            },
+            fields: Vec::new(),
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(10),
+            warm_up: Duration::ZERO,
+            limit: Limit::Time(Duration::from_secs(10)),
+            drain: Duration::from_secs(5),
+            threads: 1,
+            pin: false,
+            spin: Duration::ZERO,
+            seed: Seed(1),
+            sockets: SocketOptions {
+                no_delay: Some(true),
+                ..SocketOptions::default()
+            },
+            reset_on_close: false,
+            count_targets: false,
+            interval: Duration::from_secs(1),
+            recorder: None,
+        }
+    }
+}
+
+/// By whom, or when.
+#[derive(Debug, Clone)]
+pub enum Users {
+    /// Users that wait for their answers.
+    Closed {
+        /// How many at the start.
+        users: u32,
+        /// The time between the start of one and of the next.
+        start_interval: Duration,
+        /// Changes: from each time (from the start of the test) on there are so many users. Those
+        /// beyond end with their page; new ones start `start_interval` apart.
+        steps: Vec<(Duration, u32)>,
+    },
+    /// Sessions that begin when they begin.
+    Open {
+        /// When.
+        arrivals: Arrivals,
+        /// The most connections.
+        connections: u32,
+    },
+}
+
+impl Users {
+    /// So many users, all from the start on.
+    pub fn closed(users: u32) -> Users {
+        Users::Closed {
+            users,
+            start_interval: Duration::ZERO,
+            steps: Vec::new(),
+        }
+    }
+}
+
+/// How long the measured window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// A time.
+    Time(Duration),
+    /// Until so many exchanges have been planned and have ended.
+    Exchanges(u64),
+}
+
+/// Where a test stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the measured window.
+    WarmUp,
+    /// In it.
+    Measured,
+    /// After it, waiting for what is under way.
+    Drain,
+}
+
+/// How a test is getting on.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// Time since its start, at the end of the last interval.
+    pub elapsed: Duration,
+    /// Where it stands.
+    pub phase: Phase,
+    /// The last interval.
+    pub last: Interval,
+    /// Counts of the measured window so far; of the warm-up while that lasts.
+    pub so_far: Counts,
+    /// Corrected latency since the start of the test, at [`LIVE_QUANTILES`].
+    pub corrected: [Option<Duration>; LIVE_QUANTILES.len()],
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The system refused something that every test needs.
+    #[error("{0}")]
+    System(#[from] fathometer_sys::Error),
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(io::Error),
+    /// The plan asks for nothing.
+    #[error("the plan has no {0}")]
+    EmptyPlan(&'static str),
+    /// A request of the plan is none.
+    #[error("{method} {target:?} cannot be asked for: {error}")]
+    BadRequest {
+        /// Its method.
+        method: String,
+        /// Its target.
+        target: String,
+        /// Why.
+        error: SendError,
+    },
+    /// More connections than descriptors.
+    #[error(
+        "{needed} descriptors are needed and {limit} allowed: use fewer users or connections, or \
+         raise the limit (`ulimit -n`)"
+    )]
+    Descriptors {
+        /// How many.
+        needed: u64,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// Nobody to ask.
+    #[error("there must be at least one user or connection")]
+    Nobody,
+    /// An interval that is none.
+    #[error("an interval of the timeline must be at least 10 ms long")]
+    Interval,
+    /// The record could not be written.
+    #[error("the record of exchanges could not be written: {0}")]
+    Recorder(RecorderError),
+}

@@ -1,0 +1,303 @@
+//! The open loop: arrivals, and the connections that they share.
+
+use std::collections::VecDeque;
+use std::iter::{Skip, StepBy};
+
+use fathometer_model::Failure;
+use fathometer_workload::arrivals::{Arrivals, Schedule};
+use fathometer_workload::plan::PageId;
+
+use super::slot::{Exchange, POOL, State};
+use super::user::{Stage, User};
+use super::worker::Worker;
+
+/// The arrivals of one loop and its connections.
+///
+/// Arrivals that wait for a connection are not kept anywhere: they are the schedule between the
+/// first one not carried out and now. So a server that has stopped costs no memory.
+pub(super) struct Pool<'a> {
+    schedule: StepBy<Skip<Schedule<'a>>>,
+    /// The next arrival to be carried out: number and instant.
+    next: Option<(u64, u64)>,
+    /// The same schedule once more, for counting what each interval brings.
+    announced: StepBy<Skip<Schedule<'a>>>,
+    next_announced: Option<u64>,
+    start: u64,
+    /// The most connections.
+    most: u32,
+    /// Those that are open or being opened.
+    open: u32,
+    /// Slots that can take a request: the idle ones at the back, the one used last behind them;
+    /// in front of them those whose pipeline has room. Slots that cannot any more are passed over.
+    available: VecDeque<u32>,
+    /// Sessions that wait for a connection, and since when.
+    waiting: VecDeque<(u64, u32)>,
+    free_users: Vec<u32>,
+    /// Sessions under way.
+    active: u64,
+    /// An arrival is due, and no connection is free.
+    blocked: bool,
+}
+
+impl<'a> Pool<'a> {
+    /// Every `stride`-th arrival from the `first`, counted from `start`.
+    pub(super) fn new(
+        arrivals: &'a Arrivals,
+        first: usize,
+        stride: usize,
+        start: u64,
+        most: u32,
+    ) -> Pool<'a> {
+        let schedule = arrivals.schedule().skip(first).step_by(stride);
+        let mut pool = Pool {
+            announced: schedule.clone(),
+            schedule,
+            next: None,
+            next_announced: None,
+            start,
+            most,
+            open: 0,
+            available: VecDeque::new(),
+            waiting: VecDeque::new(),
+            free_users: Vec::new(),
+            active: 0,
+            blocked: false,
+        };
+        pool.step();
+        pool.next_announced = pool.announced.next().map(|(_, at)| pool.instant(at));
+        pool
+    }
+
+    fn instant(&self, at: std::time::Duration) -> u64 {
+        self.start.saturating_add(at.as_nanos() as u64)
+    }
+
+    /// Takes the next arrival.
+    fn step(&mut self) -> Option<(u64, u64)> {
+        let next = self.schedule.next();
+        let next = next.map(|(number, at)| (number, self.instant(at)));
+        std::mem::replace(&mut self.next, next)
+    }
+
+    /// How many arrivals there are before `end` that were not counted before.
+    pub(super) fn announce(&mut self, end: u64) -> u64 {
+        let mut count = 0;
+        while self.next_announced.is_some_and(|at| at < end) {
+            count += 1;
+            self.next_announced = self.announced.next().map(|(_, at)| self.instant(at));
+        }
+        count
+    }
+
+    /// Whether an arrival before `end` has not been carried out.
+    pub(super) fn has_arrivals_before(&self, end: u64) -> bool {
+        self.next.is_some_and(|(_, at)| at < end)
+    }
+
+    /// Whether all arrivals there will ever be have come and gone.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.next.is_none() && self.active == 0
+    }
+
+    /// When the next arrival wants to be carried out. One that waits for a connection does not
+    /// wait for a time.
+    pub(super) fn next_wake(&self, end: u64) -> u64 {
+        match self.next {
+            Some((_, at)) if at < end && !self.blocked => at,
+            _ => u64::MAX,
+        }
+    }
+
+    /// A connection has ended.
+    pub(super) fn connection_ended(&mut self) {
+        self.open -= 1;
+    }
+}
+
+impl Worker<'_> {
+    /// Gives free connections to those that wait for one, in the order in which they wanted it.
+    pub(super) fn distribute(&mut self) {
+        loop {
+            let (now, end) = (self.now, self.tally.edges.end);
+            let over = self.shared.is_planned_out() || self.shared.is_stopped();
+            let Some(pool) = &mut self.pool else {
+                return;
+            };
+            pool.blocked = false;
+            let arrival = pool.next.filter(|&(_, at)| at <= now && at < end && !over);
+            let waiting = pool.waiting.front().copied();
+            let (since, waiter) = match (waiting, arrival) {
+                (None, None) => return,
+                (Some((since, user)), Some((_, at))) if since <= at => (since, Some(user)),
+                (Some((since, user)), None) => (since, Some(user)),
+                (_, Some((_, at))) => (at, None),
+            };
+            if !self.has_free_connection() {
+                if let Some(pool) = &mut self.pool {
+                    pool.blocked = arrival.is_some();
+                }
+                return;
+            }
+            match waiter {
+                Some(user) => {
+                    if let Some(pool) = &mut self.pool {
+                        pool.waiting.pop_front();
+                    }
+                    self.users[user as usize].waiting = false;
+                    self.advance(user);
+                }
+                None => self.begin_arrival(since),
+            }
+        }
+    }
+
+    fn begin_arrival(&mut self, at: u64) {
+        let Some(pool) = &mut self.pool else {
+            return;
+        };
+        let Some((number, _)) = pool.step() else {
+            return;
+        };
+        pool.active += 1;
+        let place = match pool.free_users.pop() {
+            Some(place) => place,
+            None => {
+                self.users.push(User::default());
+                self.users.len() as u32 - 1
+            }
+        };
+        self.users[place as usize].number = number;
+        self.begin_session(place, number);
+        self.begin_page(place, at);
+        self.advance(place);
+    }
+
+    /// A session has ended, or was cut short by the end of the test.
+    pub(super) fn end_arrival(&mut self, place: u32, cut: bool) {
+        if !cut {
+            self.tally.at(self.now).sessions += 1;
+        }
+        self.users[place as usize].stage = Stage::Parked;
+        if let Some(pool) = &mut self.pool {
+            pool.active -= 1;
+            pool.free_users.push(place);
+        }
+    }
+
+    /// Whether a request could be given to a connection, or one opened for it.
+    fn has_free_connection(&mut self) -> bool {
+        let Worker { pool, slots, .. } = self;
+        let Some(pool) = pool else {
+            return false;
+        };
+        while let Some(&place) = pool.available.back() {
+            let slot = &mut slots[place as usize];
+            if slot.listed && slot.has_room() {
+                return true;
+            }
+            slot.listed = false;
+            pool.available.pop_back();
+        }
+        pool.open < pool.most
+    }
+
+    /// A connection for a session: the idle one used last, else a new one, else one whose pipeline
+    /// has room. `None`: it is told when there is one.
+    pub(super) fn connection_of_pool(
+        &mut self,
+        place: u32,
+        planned: u64,
+    ) -> Option<Result<u32, Failure>> {
+        let policy = self.shared.policy;
+        let depth = u32::from(self.shared.depth());
+        let most = u32::from(policy.connections.max(1)) * depth;
+        if self.users[place as usize].in_flight >= most {
+            return None;
+        }
+        if !self.has_free_connection() {
+            let user = &mut self.users[place as usize];
+            if !user.waiting {
+                user.waiting = true;
+                if let Some(pool) = &mut self.pool {
+                    pool.waiting.push_back((planned, place));
+                }
+            }
+            return None;
+        }
+        let Worker { pool, slots, .. } = &mut *self;
+        let pool = pool.as_mut()?;
+        if let Some(&found) = pool.available.back() {
+            let slot = &mut slots[found as usize];
+            if slot.exchanges.is_empty() || pool.open >= pool.most {
+                pool.available.pop_back();
+                slot.listed = depth > 1;
+                if slot.listed {
+                    pool.available.push_front(found);
+                }
+                return Some(Ok(found));
+            }
+        }
+        let opened = self.open(POOL);
+        if opened.is_ok()
+            && let Some(pool) = &mut self.pool
+        {
+            pool.open += 1;
+        }
+        Some(opened)
+    }
+
+    /// Notes that a connection can take a request.
+    pub(super) fn list(&mut self, place: u32) {
+        let Worker { pool, slots, .. } = self;
+        let slot = &mut slots[place as usize];
+        let (Some(pool), POOL, State::Open) = (pool, slot.owner, slot.state) else {
+            return;
+        };
+        if slot.listed || !slot.has_room() {
+            return;
+        }
+        slot.listed = true;
+        match slot.exchanges.is_empty() {
+            true => pool.available.push_back(place),
+            false => pool.available.push_front(place),
+        }
+    }
+
+    /// Counts the arrivals that no connection was ever free for.
+    pub(super) fn leave_arrivals(&mut self) {
+        let end = self.tally.edges.end.min(self.now);
+        let over = self.shared.is_planned_out();
+        loop {
+            let Some(pool) = &mut self.pool else {
+                return;
+            };
+            if over || !pool.has_arrivals_before(end) {
+                return;
+            }
+            let Some((number, planned)) = pool.step() else {
+                return;
+            };
+            let page = match self.shared.script(number) {
+                Some(script) => script.steps[0].0,
+                None if self.shared.plan.sessions.pages.is_none() => self.shared.page(number),
+                None => PageId(0),
+            };
+            let exchange = Exchange {
+                planned,
+                due: 0,
+                sent: 0,
+                first_byte: 0,
+                target: self.shared.plan.pages.get(page).members[0].0,
+                page: page.0,
+                user: 0,
+                head: 0,
+                content: 0,
+                member: 0,
+                status: 0,
+                retried: false,
+            };
+            self.tally.planned(planned, true);
+            self.tally.failed(&exchange, None, self.now);
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! Starting the loops, listening to them, and putting together what they leave.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use fathometer_analysis::load::{
+    Ended, Generator, Latency, LoadResult, LoopKind, Octets, Setup, TargetCount, Window,
+    WorkerHealth,
+};
+use fathometer_model::{Bytes, ExchangeRow, Instant};
+use fathometer_sys::machine::{CpuTimes, raise_open_files};
+use fathometer_sys::usage::peak_memory;
+use fathometer_sys::{Clock, Machine, sched};
+
+use super::health::{Circumstances, examine};
+use super::pool::Pool;
+use super::recorder::{self, RecorderError, Rows};
+use super::shared::{Shared, largest_page};
+use super::tally::{Edges, Part, Tally, WindowTally, nanos};
+use super::timeline::{Timeline, merge_counts};
+use super::user::Population;
+use super::worker::{Outcomes, Worker};
+use super::{
+    LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users,
+};
+
+/// How often the wish to end is asked for.
+const ASK: Duration = Duration::from_millis(50);
+
+/// The time that threads have to be ready before the test starts.
+const START: u64 = 2_000_000;
+
+/// Descriptors beside connections: standard streams, the loops' own, files.
+const SPARE_DESCRIPTORS: u64 = 32;
+
+/// Runs a load test to its end, or until `interrupted`; then the result is of what there was.
+///
+/// `live` is called from this thread, once for every interval. Loops run on threads that this one
+/// starts, and so in its network namespace.
+pub fn run(
+    mut options: Options,
+    clock: Clock,
+    interrupted: &(dyn Fn() -> bool + Sync),
+    live: &mut dyn FnMut(&Live),
+) -> Result<LoadResult, LoadError> {
+    if options.interval < Duration::from_millis(10) {
+        return Err(LoadError::Interval);
+    }
+    let recorder = options.recorder.take();
+    let shared = Shared::new(&options)?;
+    let (connections, most_loops) = needs(&options);
+    if most_loops == 0 {
+        return Err(LoadError::Nobody);
+    }
+    let loops = options.threads.clamp(1, most_loops as usize);
+    let needed = connections + 2 * loops as u64 + SPARE_DESCRIPTORS;
+    let limit = raise_open_files();
+    if needed > limit {
+        return Err(LoadError::Descriptors { needed, limit });
+    }
+    let processors = if options.pin { sched::processors()? } else { Vec::new() };
+    let before = CpuTimes::read();
+    let (rows, waiting_rows) = recorder::channel();
+    let (parts, told) = mpsc::channel();
+    let test = Test {
+        options: &options,
+        crew: Crew {
+            shared: &shared,
+            users: &options.users,
+            clock,
+            loops,
+            processors,
+            interval: options.interval,
+            drain: options.drain,
+            spin: options.spin,
+            count_targets: options.count_targets,
+        },
+    };
+    let ended = thread::scope(|scope| -> Result<Ending, LoadError> {
+        let records = recorder.is_some();
+        let recording = recorder.map(|recorder| scope.spawn(move || {
+            recorder::serve(recorder, &waiting_rows)
+        }));
+        let rows = records.then_some(rows);
+        let started = test.start(scope, &parts, rows.as_ref());
+        // What is left of these ends here, so that the channels end with the loops.
+        drop((parts, rows));
+        let (edges, handles) = started?;
+        let timeline = test.listen(&told, edges, interrupted, live);
+        let mut outcomes = Vec::new();
+        for handle in handles {
+            match handle.join() {
+                Ok(outcome) => outcomes.push(outcome?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        let recorded: Option<Result<(), RecorderError>> =
+            recording.map(|thread| match thread.join() {
+                Ok(recorded) => recorded,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+        recorded.transpose().map_err(LoadError::Recorder)?;
+        Ok(Ending {
+            edges,
+            outcomes,
+            timeline,
+        })
+    })?;
+    let steal = match (before, CpuTimes::read()) {
+        (Some(before), Some(after)) => after.since(before).steal_share(),
+        _ => 0.0,
+    };
+    Ok(test.result(ended, steal, limit))
+}
+
+/// The most connections, and the most loops that have something to do.
+fn needs(options: &Options) -> (u64, u32) {
+    match &options.users {
+        Users::Open { connections, .. } => (u64::from(*connections), *connections),
+        Users::Closed { users, steps, .. } => {
+            let most = steps.iter().map(|&(_, users)| users).fold(*users, u32::max);
+            // A user never has more connections than its largest page has members, unless it fills
+            // pipelines.
+            let policy = options.policy;
+            let each = match policy.pipeline {
+                Some(_) => policy.connections,
+                None => policy.connections.min(largest_page(&options.plan).min(256) as u16),
+            };
+            (u64::from(most) * u64::from(each.max(1)), most)
+        }
+    }
+}
+
+/// A test about to be run.
+struct Test<'a> {
+    options: &'a Options,
+    crew: Crew<'a>,
+}
+
+/// What every thread is told.
+struct Crew<'a> {
+    shared: &'a Shared,
+    users: &'a Users,
+    clock: Clock,
+    loops: usize,
+    processors: Vec<usize>,
+    interval: Duration,
+    drain: Duration,
+    spin: Duration,
+    count_targets: bool,
+}
+
+/// What is there when all loops have ended.
+struct Ending {
+    edges: Edges,
+    outcomes: Vec<Outcomes>,
+    timeline: Timeline,
+}
+
+type Handle<'s> = ScopedJoinHandle<'s, Result<Outcomes, LoadError>>;
+
+impl Crew<'_> {
+    /// One thread.
+    fn serve(
+        &self,
+        number: usize,
+        started: &Receiver<Edges>,
+        parts: mpsc::Sender<Part>,
+        rows: Option<SyncSender<Vec<ExchangeRow>>>,
+    ) -> Result<Outcomes, LoadError> {
+        let outcome = self.serve_to_the_end(number, started, parts, rows);
+        if outcome.is_err() {
+            self.shared.stop();
+        }
+        outcome
+    }
+
+    fn serve_to_the_end(
+        &self,
+        number: usize,
+        started: &Receiver<Edges>,
+        parts: mpsc::Sender<Part>,
+        rows: Option<SyncSender<Vec<ExchangeRow>>>,
+    ) -> Result<Outcomes, LoadError> {
+        if let Some(&processor) = self.processors.get(number % self.processors.len().max(1)) {
+            sched::pin(processor)?;
+        }
+        let targets = match self.count_targets {
+            true => self.shared.plan.targets.len(),
+            false => 0,
+        };
+        let Ok(edges) = started.recv() else {
+            return Err(LoadError::Nobody);
+        };
+        let rows = rows.map(|to| Rows::new(to, self.clock));
+        let tally = Tally::new(edges, self.interval, parts, rows, targets);
+        let mut worker = Worker::new(
+            self.shared,
+            self.clock,
+            tally,
+            self.drain.as_nanos() as u64,
+            self.spin.as_nanos() as u64,
+        )?;
+        match self.users {
+            Users::Closed {
+                users,
+                start_interval,
+                steps,
+            } => {
+                let steps = steps.iter();
+                worker.population = Some(Population {
+                    active: *users,
+                    start_interval: start_interval.as_nanos() as u64,
+                    steps: steps.map(|&(at, users)| (at.as_nanos() as u64, users)).collect(),
+                    first: number as u32,
+                    stride: self.loops as u32,
+                });
+            }
+            Users::Open {
+                arrivals,
+                connections,
+            } => {
+                let (all, loops) = (*connections, self.loops as u32);
+                let most = all / loops + u32::from((number as u32) < all % loops);
+                let start = edges.start;
+                worker.pool = Some(Pool::new(arrivals, number, self.loops, start, most));
+            }
+        }
+        worker.run()
+    }
+}
+
+impl Test<'_> {
+    /// Starts the threads, then the test.
+    fn start<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        parts: &mpsc::Sender<Part>,
+        rows: Option<&SyncSender<Vec<ExchangeRow>>>,
+    ) -> Result<(Edges, Vec<Handle<'s>>), LoadError> {
+        let crew = &self.crew;
+        let mut starts = Vec::new();
+        let mut handles = Vec::new();
+        for number in 0..self.crew.loops {
+            let (start, started) = mpsc::sync_channel(1);
+            let (parts, rows) = (parts.clone(), rows.cloned());
+            // Threads that were started end when `starts` is dropped before they are told.
+            let handle = thread::Builder::new()
+                .name(format!("load-{number}"))
+                .spawn_scoped(scope, move || crew.serve(number, &started, parts, rows))
+                .map_err(LoadError::Thread)?;
+            starts.push(start);
+            handles.push(handle);
+        }
+        let start = self.crew.clock.now().as_nanos() + START;
+        let measured = start + self.options.warm_up.as_nanos() as u64;
+        let end = match self.options.limit {
+            Limit::Time(length) => measured.saturating_add(length.as_nanos() as u64),
+            Limit::Exchanges(_) => u64::MAX,
+        };
+        let edges = Edges {
+            start,
+            measured,
+            end,
+        };
+        for start in starts {
+            // A thread that is not there any more has a result that says why.
+            let _ = start.send(edges);
+        }
+        Ok((edges, handles))
+    }
+
+    /// Hears what the loops tell, until they have ended.
+    fn listen(
+        &self,
+        told: &Receiver<Part>,
+        edges: Edges,
+        interrupted: &(dyn Fn() -> bool + Sync),
+        live: &mut dyn FnMut(&Live),
+    ) -> Timeline {
+        let mut timeline = Timeline::new(self.crew.loops, self.options.interval, MOST_INTERVALS);
+        loop {
+            match told.recv_timeout(ASK) {
+                Ok(part) => {
+                    if let Some(told) = timeline.add(part) {
+                        let last = told.interval;
+                        let elapsed = last.start + last.length;
+                        let at = edges.start + elapsed.as_nanos() as u64;
+                        live(&Live {
+                            elapsed,
+                            phase: match () {
+                                () if at <= edges.measured => Phase::WarmUp,
+                                () if at <= edges.end => Phase::Measured,
+                                () => Phase::Drain,
+                            },
+                            last,
+                            so_far: told.so_far,
+                            corrected: LIVE_QUANTILES.map(|q| timeline.corrected.quantile(q)),
+                        });
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return timeline,
+            }
+            if interrupted() {
+                self.crew.shared.stop();
+            }
+        }
+    }
+
+    fn result(&self, ending: Ending, steal: f64, descriptors: u64) -> LoadResult {
+        let Ending {
+            edges,
+            outcomes,
+            timeline,
+        } = ending;
+        let finished = outcomes.iter().map(|o| o.finished).max().unwrap_or(edges.start);
+        let last_end = outcomes.iter().map(|o| o.tally.last_end).max();
+        // A count ends with its last exchange; a time may be cut short, or outlast the arrivals.
+        let end = match self.options.limit {
+            Limit::Exchanges(_) => last_end.unwrap_or(finished).max(edges.measured),
+            Limit::Time(_) => edges.end.min(finished),
+        };
+        let measured = nanos(end.saturating_sub(edges.measured));
+        let mut generator = Generator {
+            peak_memory: peak_memory(),
+            steal,
+            ..Generator::default()
+        };
+        let mut windows = <[Window; 3]>::default();
+        let mut targets = vec![(0, 0); outcomes.first().map_or(0, |o| o.tally.targets.len())];
+        let mut recorder_wait = Duration::ZERO;
+        let mut connections = 0;
+        for outcome in outcomes {
+            let tally = outcome.tally;
+            generator.cpu_user += outcome.processor.user;
+            generator.cpu_system += outcome.processor.system;
+            generator.ports_exhausted += tally.ports_exhausted;
+            connections += tally.most_connections;
+            let waited = tally.waited as f64 / measured.as_nanos().max(1) as f64;
+            generator.workers.push(WorkerHealth {
+                busy: (1.0 - waited).clamp(0.0, 1.0),
+                longest_turn: nanos(tally.longest_turn),
+            });
+            recorder_wait += tally.rows.as_ref().map_or(Duration::ZERO, |rows| rows.waited);
+            for (sum, target) in targets.iter_mut().zip(&tally.targets) {
+                *sum = (sum.0 + target.0, sum.1 + target.1);
+            }
+            for (window, tally) in windows.iter_mut().zip(tally.windows) {
+                merge_window(window, &tally);
+            }
+        }
+        generator.descriptors = (connections + 2 * self.crew.loops as u64, descriptors);
+        let [mut warm_up, mut window, mut drain] = windows;
+        warm_up.duration = nanos(edges.measured.min(finished) - edges.start);
+        window.duration = measured;
+        drain.duration = nanos(finished.saturating_sub(edges.end));
+        let machine = Machine::read();
+        let setup = self.setup(edges, &machine);
+        let circumstances = Circumstances {
+            kind: &setup.kind,
+            clock_source: &machine.clock_source,
+            recorder_wait,
+        };
+        let validity = examine(&window, &generator, &circumstances);
+        LoadResult {
+            validity,
+            setup,
+            measured: window,
+            warm_up: (!self.options.warm_up.is_zero()).then_some(warm_up),
+            drain: (!drain.duration.is_zero()).then_some(drain),
+            timeline: timeline.finish(nanos(finished - edges.start)),
+            targets: self.targets(&targets),
+            generator,
+        }
+    }
+
+    fn targets(&self, counts: &[(u64, u64)]) -> Vec<TargetCount> {
+        let targets = self.crew.shared.plan.targets.iter().zip(counts);
+        targets
+            .map(|(target, &(completed, failed))| TargetCount {
+                target: format!("{} {}", target.method, target.path),
+                completed,
+                failed,
+            })
+            .collect()
+    }
+
+    fn setup(&self, edges: Edges, machine: &Machine) -> Setup {
+        let options = self.options;
+        let path = match &*options.plan.targets {
+            [only] => &*only.path,
+            _ => "/",
+        };
+        let (duration, exchanges) = match options.limit {
+            Limit::Time(length) => (Some(length), None),
+            Limit::Exchanges(most) => (None, Some(most)),
+        };
+        let kind = match &options.users {
+            Users::Closed { users, .. } => LoopKind::Closed { users: *users },
+            Users::Open {
+                arrivals,
+                connections,
+            } => {
+                let length = duration.unwrap_or(Duration::from_secs(1));
+                let expected = arrivals.expected(options.warm_up, options.warm_up + length);
+                LoopKind::Open {
+                    arrivals: arrivals.to_string(),
+                    rate: expected / length.as_secs_f64().max(1e-9),
+                    connections: *connections,
+                }
+            }
+        };
+        let started = self.crew.clock.realtime_of(Instant::from_nanos(edges.start));
+        Setup {
+            url: format!("http://{}{path}", options.host),
+            workload: options.plan.name.clone(),
+            policy: options.policy.to_string(),
+            kind,
+            threads: self.crew.loops as u32,
+            warm_up: options.warm_up,
+            duration,
+            exchanges,
+            timeout: options.timeout,
+            seed: options.seed,
+            defaults: Vec::new(),
+            command: std::env::args().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: crate::study::run::machine_facts(machine),
+            started: started.as_secs_f64(),
+        }
+    }
+}
+
+fn merge_window(to: &mut Window, from: &WindowTally) {
+    merge_counts(&mut to.counts, from.counts());
+    let Octets {
+        request_heads,
+        request_bodies,
+        response_heads,
+        response_bodies,
+        content,
+    } = from.octets;
+    to.octets.request_heads += request_heads;
+    to.octets.request_bodies += request_bodies;
+    to.octets.response_heads += response_heads;
+    to.octets.response_bodies += response_bodies;
+    to.octets.content += content;
+    let Latency {
+        corrected,
+        uncorrected,
+        queue,
+        send_lag,
+        connect,
+        first_byte,
+        transfer,
+        page,
+        failed,
+    } = &from.latency;
+    for (to, from) in [
+        (&mut to.latency.corrected, corrected),
+        (&mut to.latency.uncorrected, uncorrected),
+        (&mut to.latency.queue, queue),
+        (&mut to.latency.send_lag, send_lag),
+        (&mut to.latency.connect, connect),
+        (&mut to.latency.first_byte, first_byte),
+        (&mut to.latency.transfer, transfer),
+        (&mut to.latency.page, page),
+        (&mut to.latency.failed, failed),
+    ] {
+        to.merge(from);
+    }
+    let Ended {
+        completed,
+        status_errors,
+        failed,
+        received,
+        useful,
+        connected,
+    } = from.ended;
+    to.ended.completed += completed;
+    to.ended.status_errors += status_errors;
+    to.ended.failed += failed;
+    to.ended.received = Bytes(to.ended.received.0 + received.0);
+    to.ended.useful += useful;
+    to.ended.connected += connected;
+}

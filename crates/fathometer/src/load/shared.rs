@@ -1,0 +1,280 @@
+//! What all loops of a test share: the plan, the requests, and whose turn it is.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fathometer_http::driver::Policy;
+use fathometer_http::h1::client::{Config, PreparedRequest, SendError, Timeouts};
+use fathometer_model::Seed;
+use fathometer_sys::SocketOptions;
+use fathometer_workload::plan::{Choice, PageId, Plan, Script, Target, TargetId};
+
+use super::{Limit, LoadError, Options};
+
+/// Whatever the loops only read, and a few counters.
+pub(super) struct Shared {
+    pub(super) plan: std::sync::Arc<Plan>,
+    pub(super) requests: Requests,
+    pub(super) policy: Policy,
+    pub(super) address: SocketAddr,
+    pub(super) sockets: SocketOptions,
+    /// Set once connected, and again after each read.
+    pub(super) quick_ack: Option<bool>,
+    pub(super) reset_on_close: bool,
+    /// Nanoseconds.
+    pub(super) timeout: u64,
+    /// Nanoseconds.
+    pub(super) connect_timeout: u64,
+    /// A user keeps its pipelines full; see the [module](super).
+    pub(super) fills: bool,
+    /// The most exchanges planned in the measured window.
+    pub(super) most: Option<u64>,
+    pages_seed: Seed,
+    sessions_seed: Seed,
+    off_seed: Seed,
+    planned: Padded,
+    pages: Padded,
+    sessions: Padded,
+    connections: Padded,
+    stop: AtomicBool,
+}
+
+/// A counter with a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+impl Padded {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(options: &Options) -> Result<Shared, LoadError> {
+        let plan = &options.plan;
+        if plan.targets.is_empty() {
+            return Err(LoadError::EmptyPlan("targets"));
+        }
+        let nothing = match &plan.choice {
+            Choice::Sequence(sequence) => sequence.is_empty(),
+            Choice::Weighted(_) => plan.pages.is_empty(),
+            Choice::Scripts(scripts) => scripts.iter().all(|script| script.steps.is_empty()),
+        };
+        if nothing || plan.pages.is_empty() {
+            return Err(LoadError::EmptyPlan("pages"));
+        }
+        let endless = plan.sessions.pages.is_none() && plan.sessions.off.is_none();
+        let scripted = matches!(plan.choice, Choice::Scripts(_));
+        Ok(Shared {
+            requests: Requests::new(options)?,
+            policy: options.policy,
+            address: options.address,
+            sockets: SocketOptions {
+                quick_ack: None,
+                ..options.sockets.clone()
+            },
+            quick_ack: options.sockets.quick_ack,
+            reset_on_close: options.reset_on_close,
+            timeout: options.timeout.as_nanos() as u64,
+            connect_timeout: options.connect_timeout.as_nanos() as u64,
+            fills: options.policy.pipeline.is_some()
+                && endless
+                && !scripted
+                && !options.policy.early_close
+                && largest_page(plan) == 1,
+            most: match options.limit {
+                Limit::Time(_) => None,
+                Limit::Exchanges(most) => Some(most),
+            },
+            pages_seed: options.seed.stream("load.pages"),
+            sessions_seed: options.seed.stream("load.sessions"),
+            off_seed: options.seed.stream("load.off"),
+            planned: Padded::default(),
+            pages: Padded::default(),
+            sessions: Padded::default(),
+            connections: Padded::default(),
+            stop: AtomicBool::new(false),
+            plan: options.plan.clone(),
+        })
+    }
+
+    /// How the machine of a connection behaves. Time limits are the loop's, which watches an
+    /// exchange from when it was sent.
+    pub(super) fn machine(&self) -> Config {
+        Config {
+            depth: self.depth(),
+            timeouts: Timeouts {
+                head: None,
+                idle: None,
+                total: None,
+                ..Timeouts::default()
+            },
+            ..Config::default()
+        }
+    }
+
+    /// The most unanswered requests on a connection.
+    pub(super) fn depth(&self) -> u16 {
+        self.policy.pipeline.unwrap_or(1).max(1)
+    }
+
+    /// Takes one exchange off those that may still be planned. False: there is none.
+    pub(super) fn take_exchange(&self) -> bool {
+        match self.most {
+            None => true,
+            Some(most) => {
+                self.planned.0.load(Ordering::Relaxed) < most && self.planned.next() < most
+            }
+        }
+    }
+
+    /// Whether all exchanges that may be planned are.
+    pub(super) fn is_planned_out(&self) -> bool {
+        self.most
+            .is_some_and(|most| self.planned.0.load(Ordering::Relaxed) >= most)
+    }
+
+    /// The number of a new session of a closed loop.
+    pub(super) fn next_session(&self) -> u64 {
+        self.sessions.next()
+    }
+
+    /// The number of a new connection.
+    pub(super) fn next_connection(&self) -> u32 {
+        self.connections.next() as u32
+    }
+
+    /// The next page of all users' common sequence.
+    pub(super) fn next_page(&self) -> PageId {
+        // One page needs no counter that threads would fight for.
+        if let Choice::Sequence(sequence) = &self.plan.choice
+            && sequence.len() == 1
+        {
+            return sequence[0];
+        }
+        self.page(self.pages.next())
+    }
+
+    /// The `turn`-th page of the common sequence.
+    pub(super) fn page(&self, turn: u64) -> PageId {
+        match &self.plan.choice {
+            Choice::Sequence(sequence) => sequence[(turn % sequence.len() as u64) as usize],
+            Choice::Weighted(weights) => weights.draw(self.pages_seed, turn),
+            Choice::Scripts(_) => PageId(0),
+        }
+    }
+
+    /// The script of a session, when sessions are written out.
+    pub(super) fn script(&self, session: u64) -> Option<&Script> {
+        match &self.plan.choice {
+            Choice::Scripts(scripts) => {
+                let script = &scripts[(session % scripts.len() as u64) as usize];
+                (!script.steps.is_empty()).then_some(script)
+            }
+            _ => None,
+        }
+    }
+
+    /// How many pages a session has; `None`: it never ends.
+    pub(super) fn pages_of(&self, session: u64) -> Option<u32> {
+        if let Some(script) = self.script(session) {
+            return Some(script.steps.len() as u32);
+        }
+        let law = self.plan.sessions.pages?;
+        let pages = law.sample(self.sessions_seed, session).round();
+        Some(pages.clamp(1.0, 1e9) as u32)
+    }
+
+    /// The pause after the `page`-th page of a session, in nanoseconds.
+    pub(super) fn pause_after(&self, session: u64, page: u32) -> u64 {
+        if let Some(script) = self.script(session) {
+            let step = script.steps.get(page as usize);
+            return step.map_or(0, |(_, pause)| pause.as_nanos() as u64);
+        }
+        let Some(law) = self.plan.sessions.off else {
+            return 0;
+        };
+        let seconds = law.sample(self.off_seed.child(session), page.into());
+        // A pause of more than thirty years would overflow the clock, and outlives any test.
+        (seconds.clamp(0.0, 1e9) * 1e9) as u64
+    }
+
+    /// Ends the test for all loops.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// The members of the largest page.
+pub(super) fn largest_page(plan: &Plan) -> usize {
+    let pages = (0..plan.pages.len() as u32).map(|page| plan.pages.get(PageId(page)).members.len());
+    pages.max().unwrap_or(1)
+}
+
+/// The requests of a plan, rendered but for their targets: one for each method and length of
+/// content.
+pub(super) struct Requests {
+    shapes: Vec<PreparedRequest>,
+    /// The shape of each target; empty when all have the first.
+    shape_of: Vec<u16>,
+}
+
+impl Requests {
+    fn new(options: &Options) -> Result<Requests, LoadError> {
+        let mut kinds: Vec<(&str, Option<u64>)> = Vec::new();
+        let mut requests = Requests {
+            shapes: Vec::new(),
+            shape_of: Vec::with_capacity(options.plan.targets.len()),
+        };
+        for target in &options.plan.targets {
+            let bad = |error| LoadError::BadRequest {
+                method: target.method.to_string(),
+                target: target.path.clone(),
+                error,
+            };
+            if !PreparedRequest::takes(&target.path) {
+                return Err(bad(SendError::BadTarget));
+            }
+            let length = target.content.as_ref().map(|content| content.len() as u64);
+            let kind = (&*target.method, length);
+            let shape = match kinds.iter().rposition(|&known| known == kind) {
+                Some(shape) => shape,
+                None => {
+                    let prepared = PreparedRequest::new(
+                        kind.0,
+                        &options.host,
+                        options.policy.version,
+                        &options.fields,
+                        length,
+                    );
+                    requests.shapes.push(prepared.map_err(bad)?);
+                    kinds.push(kind);
+                    kinds.len() - 1
+                }
+            };
+            let shape = u16::try_from(shape).map_err(|_| bad(SendError::BadContent))?;
+            requests.shape_of.push(shape);
+        }
+        if requests.shapes.len() == 1 {
+            requests.shape_of = Vec::new();
+        }
+        Ok(requests)
+    }
+
+    /// The rendered part of a target's request.
+    pub(super) fn shape(&self, target: TargetId) -> &PreparedRequest {
+        let shape = self.shape_of.get(target.0 as usize).copied().unwrap_or(0);
+        &self.shapes[usize::from(shape)]
+    }
+}
+
+impl Shared {
+    pub(super) fn target(&self, target: TargetId) -> &Target {
+        &self.plan.targets[target.0 as usize]
+    }
+}

@@ -1,0 +1,388 @@
+//! What a loop counts and times.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use fathometer_analysis::load::{Counts, Distribution, Ended, Latency, Octets};
+use fathometer_http::h1::client::Received;
+use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome};
+
+use super::recorder::Rows;
+use super::slot::Exchange;
+
+/// Status codes are counted by their number.
+const STATUSES: usize = 1000;
+
+/// Every [`Failure`], in its order.
+const FAILURES: [Failure; 9] = [
+    Failure::Refused,
+    Failure::Reset,
+    Failure::ClosedEarly,
+    Failure::Truncated,
+    Failure::BadResponse,
+    Failure::TooLarge,
+    Failure::TimedOut,
+    Failure::LocalAbort,
+    Failure::LocalLimit,
+];
+
+/// The instants that windows end at, in nanoseconds of the clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Edges {
+    pub(super) start: u64,
+    /// The measured window begins.
+    pub(super) measured: u64,
+    /// It ends; the largest number when that is not known beforehand.
+    pub(super) end: u64,
+}
+
+impl Edges {
+    /// The place of an instant's window: warm-up, measured, drain.
+    fn window(&self, at: u64) -> usize {
+        usize::from(at >= self.measured) + usize::from(at >= self.end)
+    }
+
+    /// How much of a stretch of time lies in the measured window.
+    fn measured_part(&self, from: u64, to: u64) -> u64 {
+        to.min(self.end).saturating_sub(from.max(self.measured))
+    }
+}
+
+/// What one window of one loop holds.
+#[derive(Default)]
+pub(super) struct WindowTally {
+    pub(super) planned: u64,
+    pub(super) sent: u64,
+    pub(super) completed: u64,
+    pub(super) unfinished: u64,
+    pub(super) wrong_size: u64,
+    pub(super) retried: u64,
+    pub(super) connects: u64,
+    pub(super) connected: u64,
+    pub(super) pages: u64,
+    pub(super) pages_failed: u64,
+    pub(super) sessions: u64,
+    statuses: Vec<u64>,
+    failures: [u64; FAILURES.len()],
+    connect_failures: [u64; FAILURES.len()],
+    pub(super) octets: Octets,
+    pub(super) latency: Latency,
+    pub(super) ended: Ended,
+}
+
+fn by_failure(counts: &[u64; FAILURES.len()]) -> BTreeMap<Failure, u64> {
+    let counted = FAILURES.into_iter().zip(counts.iter().copied());
+    counted.filter(|&(_, count)| count > 0).collect()
+}
+
+impl WindowTally {
+    /// The counts in the form that results have.
+    pub(super) fn counts(&self) -> Counts {
+        let statuses = self.statuses.iter().copied().enumerate();
+        Counts {
+            planned: self.planned,
+            sent: self.sent,
+            completed: self.completed,
+            statuses: statuses
+                .filter(|&(_, count)| count > 0)
+                .map(|(status, count)| (status as u16, count))
+                .collect(),
+            failures: by_failure(&self.failures),
+            unfinished: self.unfinished,
+            wrong_size: self.wrong_size,
+            retried: self.retried,
+            connects: self.connects,
+            connected: self.connected,
+            connect_failures: by_failure(&self.connect_failures),
+            pages: self.pages,
+            pages_failed: self.pages_failed,
+            sessions: self.sessions,
+        }
+    }
+}
+
+/// What one loop saw in one interval of the timeline.
+pub(super) struct Part {
+    /// The interval's number, from 0.
+    pub(super) interval: u64,
+    pub(super) planned: u64,
+    pub(super) completed: u64,
+    pub(super) errors: u64,
+    pub(super) received: Bytes,
+    pub(super) connections: u64,
+    pub(super) latency: Distribution,
+    pub(super) send_lag: Distribution,
+    /// The counts of its window at its end.
+    pub(super) so_far: Counts,
+}
+
+impl Part {
+    fn new(interval: u64) -> Part {
+        Part {
+            interval,
+            planned: 0,
+            completed: 0,
+            errors: 0,
+            received: Bytes(0),
+            connections: 0,
+            latency: Distribution::new(),
+            send_lag: Distribution::new(),
+            so_far: Counts::default(),
+        }
+    }
+}
+
+/// The counts and times of one loop.
+pub(super) struct Tally {
+    pub(super) edges: Edges,
+    /// Warm-up, measured, drain.
+    pub(super) windows: [WindowTally; 3],
+    part: Part,
+    part_ends: u64,
+    interval: u64,
+    parts: Sender<Part>,
+    pub(super) rows: Option<Rows>,
+    /// For each target, responses that came whole and requests that failed.
+    pub(super) targets: Vec<(u64, u64)>,
+    /// Connections that are open or being opened, now and at most.
+    pub(super) connections: u64,
+    pub(super) most_connections: u64,
+    pub(super) ports_exhausted: u64,
+    /// Time of the measured window that was spent waiting, in nanoseconds.
+    pub(super) waited: u64,
+    pub(super) longest_turn: u64,
+    /// When the last wait was over.
+    woken: u64,
+    /// When the last exchange ended.
+    pub(super) last_end: u64,
+}
+
+impl Tally {
+    pub(super) fn new(
+        edges: Edges,
+        interval: Duration,
+        parts: Sender<Part>,
+        rows: Option<Rows>,
+        targets: usize,
+    ) -> Tally {
+        let interval = interval.as_nanos() as u64;
+        Tally {
+            edges,
+            windows: Default::default(),
+            part: Part::new(0),
+            part_ends: edges.start + interval,
+            interval,
+            parts,
+            rows,
+            targets: vec![(0, 0); targets],
+            connections: 0,
+            most_connections: 0,
+            ports_exhausted: 0,
+            waited: 0,
+            longest_turn: 0,
+            woken: edges.start,
+            last_end: edges.start,
+        }
+    }
+
+    /// The window of an instant.
+    pub(super) fn at(&mut self, instant: u64) -> &mut WindowTally {
+        &mut self.windows[self.edges.window(instant)]
+    }
+
+    /// When the interval ends.
+    pub(super) fn interval_end(&self) -> u64 {
+        self.part_ends
+    }
+
+    /// Closes the interval.
+    pub(super) fn close_interval(&mut self) {
+        self.part.connections = self.connections;
+        self.part.so_far = self.at(self.part_ends - 1).counts();
+        let next = Part::new(self.part.interval + 1);
+        // Fails when nobody is interested any more.
+        let _ = self.parts.send(std::mem::replace(&mut self.part, next));
+        self.part_ends += self.interval;
+        if let Some(rows) = &mut self.rows {
+            rows.hand_over();
+        }
+    }
+
+    /// An exchange was planned; if it was announced, its interval has counted it.
+    pub(super) fn planned(&mut self, planned: u64, announced: bool) {
+        self.at(planned).planned += 1;
+        self.part.planned += u64::from(!announced);
+    }
+
+    /// So many exchanges are planned in this interval, and will come as announced.
+    pub(super) fn announce(&mut self, count: u64) {
+        self.part.planned += count;
+    }
+
+    /// The first octet of a request was handed to the kernel, just now; its instants are complete
+    /// up to that.
+    pub(super) fn sent(&mut self, exchange: &Exchange) {
+        let window = &mut self.windows[self.edges.window(exchange.planned)];
+        window.sent += 1;
+        window.octets.request_heads.0 += u64::from(exchange.head);
+        window.octets.request_bodies.0 += exchange.content;
+        let (queue, lag) = (
+            nanos(exchange.due - exchange.planned),
+            nanos(exchange.sent.saturating_sub(exchange.due)),
+        );
+        window.latency.queue.record(queue);
+        window.latency.send_lag.record(lag);
+        self.part.send_lag.record(lag);
+    }
+
+    /// A response is whole.
+    pub(super) fn completed(
+        &mut self,
+        exchange: &Exchange,
+        received: &Received,
+        wanted: Option<Bytes>,
+        now: u64,
+    ) {
+        let failed = exchange.status >= 400;
+        let octets = received.head + received.body;
+        let ended = &mut self.windows[self.edges.window(now)].ended;
+        ended.completed += 1;
+        ended.received += octets;
+        match failed {
+            true => ended.status_errors += 1,
+            false => ended.useful += received.content,
+        }
+        let corrected = nanos(now - exchange.planned);
+        self.part.completed += 1;
+        self.part.errors += u64::from(failed);
+        self.part.received += octets;
+        self.part.latency.record(corrected);
+        let window = &mut self.windows[self.edges.window(exchange.planned)];
+        window.completed += 1;
+        if window.statuses.is_empty() {
+            window.statuses = vec![0; STATUSES];
+        }
+        window.statuses[usize::from(exchange.status)] += 1;
+        window.octets.response_heads += received.head;
+        window.octets.response_bodies += received.body;
+        window.octets.content += received.content;
+        if wanted.is_some_and(|wanted| wanted != received.content) {
+            window.wrong_size += 1;
+        }
+        let latency = &mut window.latency;
+        latency.corrected.record(corrected);
+        latency.uncorrected.record(nanos(now - exchange.sent));
+        latency.first_byte.record(nanos(exchange.first_byte - exchange.sent));
+        latency.transfer.record(nanos(now - exchange.first_byte));
+        self.last_end = now;
+        if let Some(target) = self.targets.get_mut(exchange.target as usize) {
+            target.0 += 1;
+        }
+    }
+
+    /// An exchange failed, or (with no failure) is still under way when the test is over.
+    pub(super) fn failed(&mut self, exchange: &Exchange, failure: Option<Failure>, now: u64) {
+        let corrected = nanos(now.saturating_sub(exchange.planned));
+        let place = self.edges.window(now);
+        let window = &mut self.windows[self.edges.window(exchange.planned)];
+        window.latency.corrected.record(corrected);
+        window.latency.failed.record(corrected);
+        if exchange.sent > 0 {
+            let uncorrected = nanos(now.saturating_sub(exchange.sent));
+            window.latency.uncorrected.record(uncorrected);
+        }
+        match failure {
+            Some(failure) => {
+                window.failures[failure as usize] += 1;
+                self.windows[place].ended.failed += 1;
+                self.part.errors += 1;
+                self.part.latency.record(corrected);
+                if let Some(target) = self.targets.get_mut(exchange.target as usize) {
+                    target.1 += 1;
+                }
+            }
+            None => window.unfinished += 1,
+        }
+        self.last_end = now;
+    }
+
+    /// A connection could not be established.
+    pub(super) fn connect_failed(&mut self, failure: Failure, now: u64) {
+        self.at(now).connect_failures[failure as usize] += 1;
+    }
+
+    /// Hands a row to the recorder, if there is one.
+    pub(super) fn row(
+        &mut self,
+        exchange: &Exchange,
+        user: u32,
+        connection: u32,
+        received: &Received,
+        outcome: Outcome,
+        now: u64,
+    ) {
+        if let Some(rows) = &mut self.rows {
+            rows.push(ExchangeRow {
+                planned: exchange.planned,
+                due: exchange.due,
+                sent: exchange.sent,
+                first_byte: exchange.first_byte,
+                last_byte: now,
+                target: exchange.target,
+                page: exchange.page,
+                user,
+                connection,
+                status: exchange.status,
+                outcome,
+                request_head: exchange.head,
+                request_body: exchange.content,
+                response_head: received.head.0 as u32,
+                response_body: received.body.0,
+            });
+        }
+    }
+
+    /// A wait begins.
+    pub(super) fn waits(&mut self, now: u64) {
+        let turn = self.edges.measured_part(self.woken, now);
+        self.longest_turn = self.longest_turn.max(turn);
+    }
+
+    /// A wait is over.
+    pub(super) fn wakes(&mut self, began: u64, now: u64) {
+        self.waited += self.edges.measured_part(began, now);
+        self.woken = now;
+    }
+}
+
+/// A time.
+pub(super) fn nanos(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_listed_in_their_order() {
+        for (place, failure) in FAILURES.into_iter().enumerate() {
+            assert_eq!(failure as usize, place);
+        }
+    }
+
+    #[test]
+    fn an_instant_belongs_to_one_window() {
+        let edges = Edges {
+            start: 5,
+            measured: 10,
+            end: 20,
+        };
+        let windows = [5, 9, 10, 19, 20, 99].map(|at| edges.window(at));
+        assert_eq!(windows, [0, 0, 1, 1, 2, 2]);
+        assert_eq!(edges.measured_part(5, 12), 2);
+        assert_eq!(edges.measured_part(12, 25), 8);
+        assert_eq!(edges.measured_part(1, 9), 0);
+    }
+}

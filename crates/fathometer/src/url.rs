@@ -1,0 +1,122 @@
+//! The parts of an `http` URL that a client needs.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+
+/// `http://host[:port]/target`, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Host and port as written: the `Host` field.
+    pub authority: String,
+    /// Path and query.
+    pub target: String,
+}
+
+/// What is wrong with a URL, or with its host.
+#[derive(Debug, thiserror::Error)]
+pub enum UrlError {
+    /// Another scheme, or none.
+    #[error("{0:?} is not an http URL: write http://host[:port]/path")]
+    Scheme(String),
+    /// No host, or user information.
+    #[error("{0:?} has no host that can be asked: write http://host[:port]/path")]
+    Authority(String),
+    /// A target that no request line can carry.
+    #[error("{text:?} has {found:?} in its path, which must be percent-encoded")]
+    Target {
+        /// The URL.
+        text: String,
+        /// The first character that cannot stand there.
+        found: char,
+    },
+    /// The host's name.
+    #[error("failed to look up {host}: {error}: check the name, or give an address")]
+    LookUp {
+        /// The host.
+        host: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A name without an address.
+    #[error("{0} has no address")]
+    NoAddress(String),
+}
+
+impl Url {
+    /// Takes a URL apart.
+    pub fn parse(text: &str) -> Result<Url, UrlError> {
+        let rest = text
+            .strip_prefix("http://")
+            .ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if authority.is_empty() || authority.contains('@') {
+            return Err(UrlError::Authority(text.to_owned()));
+        }
+        let path = path.split('#').next().unwrap_or("");
+        let target = match path {
+            "" => "/".to_owned(),
+            query if query.starts_with('?') => format!("/{query}"),
+            path => path.to_owned(),
+        };
+        if let Some(found) = target.chars().find(|c| !c.is_ascii_graphic()) {
+            return Err(UrlError::Target {
+                text: text.to_owned(),
+                found,
+            });
+        }
+        Ok(Url {
+            authority: authority.to_owned(),
+            target,
+        })
+    }
+
+    /// The address of its host; port 80 when it names none.
+    pub fn resolve(&self) -> Result<SocketAddr, UrlError> {
+        resolve(&self.authority)
+    }
+}
+
+/// The first address of `host[:port]`; port 80 when there is none.
+pub fn resolve(authority: &str) -> Result<SocketAddr, UrlError> {
+    let has_port = authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    // An IPv6 address in brackets is full of colons.
+    let has_port = has_port && !authority.ends_with(']');
+    let named = match has_port {
+        true => authority.to_owned(),
+        false => format!("{authority}:80"),
+    };
+    named
+        .to_socket_addrs()
+        .map_err(|error| UrlError::LookUp {
+            host: authority.to_owned(),
+            error,
+        })?
+        .next()
+        .ok_or_else(|| UrlError::NoAddress(authority.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let url = Url::parse("http://127.0.0.1:8080/a/b?c#d").unwrap();
+        assert_eq!(
+            (url.authority.as_str(), url.target.as_str()),
+            ("127.0.0.1:8080", "/a/b?c")
+        );
+        assert_eq!(url.resolve().unwrap().port(), 8080);
+        let bare = Url::parse("http://[::1]").unwrap();
+        assert_eq!(
+            (bare.target.as_str(), bare.resolve().unwrap().port()),
+            ("/", 80)
+        );
+        assert_eq!(Url::parse("http://h?q=1").unwrap().target, "/?q=1");
+        for bad in ["https://x/", "x", "http:///y", "http://u@h/", "http://h/a b"] {
+            assert!(Url::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
