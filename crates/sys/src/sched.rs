@@ -19,14 +19,6 @@ pub fn pin(processor: usize) -> Result<()> {
     sched_setaffinity(None, &set).doing(format!("keep a thread on processor {processor}"))
 }
 
-/// The calling thread's number, as control groups and `/proc` know it.
-pub fn thread_id() -> u32 {
-    rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .unsigned_abs()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

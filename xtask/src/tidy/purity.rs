@@ -17,13 +17,16 @@ struct Ban {
     remedy: &'static str,
 }
 
-const PURE: &[&str] = &["model", "http", "path", "workload"];
-const PURE_AND_ANALYSIS: &[&str] = &["model", "http", "path", "workload", "analysis"];
+const PURE: &[&str] = &["model", "http", "path", "workload", "columnar"];
+const PURE_AND_ANALYSIS: &[&str] = &[
+    "model", "http", "path", "workload", "columnar", "analysis",
+];
 const ALL_BUT_SYS: &[&str] = &[
     "model",
     "http",
     "path",
     "workload",
+    "columnar",
     "analysis",
     "fathometer",
 ];

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use fathometer_sys::Machine;
+use fathometer_sys::{Machine, cgroup};
 use fathometer_sys::privilege::{self, Ability};
 
 use super::Failure;
@@ -23,6 +23,7 @@ pub struct DoctorArguments {
 pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     let facts = machine_facts(&Machine::read());
     let mut abilities = privilege::probe();
+    abilities.extend(cgroup::available());
     for name in data::names("servers") {
         let definition = Definition::load(name)?;
         if let Some(program) = &definition.program {

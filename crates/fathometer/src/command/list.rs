@@ -10,6 +10,7 @@ use crate::data;
 use crate::era::Era;
 use crate::server::{self, definition::Definition};
 use crate::study::spec::Study;
+use crate::workload;
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]
@@ -70,6 +71,12 @@ pub fn run(arguments: &ListArguments) -> Result<ExitCode, Failure> {
         servers.push((name.to_owned(), state));
     }
     groups.push(("servers", servers));
+    let workloads = workload::names();
+    let described = |name: String| {
+        let what = workload::describe(&name);
+        (name, what)
+    };
+    groups.push(("workloads", workloads.into_iter().map(described).collect()));
     if arguments.json {
         let value: serde_json::Map<String, serde_json::Value> = groups
             .into_iter()

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub mod arguments;
 pub mod doctor;
 pub mod fetch;
 pub mod list;
+pub mod load;
 pub mod path;
 pub mod report;
 pub mod serve;
@@ -42,6 +44,8 @@ enum Command {
     Trace(trace::TraceArguments),
     /// Retrieve a page from any HTTP server with a connection policy
     Fetch(fetch::FetchArguments),
+    /// Put a load on any HTTP server and measure what comes of it
+    Load(Box<load::LoadArguments>),
     /// Serve a folder or a synthesised site
     Serve(serve::ServeArguments),
     /// Write a workload's site to a folder
@@ -61,6 +65,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Path(arguments) => path::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
+        Command::Load(arguments) => load::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Site(arguments) => site::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

@@ -1,4 +1,4 @@
-//! `fathometer site`: a workload's site as a folder, for any server.
+//! `fathometer site`: a workload's site as a folder, for any server, and the workload's figures.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,38 +9,87 @@ use fathometer_workload::microscape::{self, Variant};
 
 use super::Failure;
 use crate::site_folder;
+use crate::workload::{self, Loaded};
 
 /// Arguments of `site`.
 #[derive(Debug, Args)]
 pub struct SiteArguments {
-    /// The workload: microscape
+    /// The workload: microscape, surge:files=2000,requests=500000, webstone, today …
+    /// (`fathometer list` has them all)
     workload: String,
-    /// The folder to write it to; made if need be, other files in it stay
-    folder: PathBuf,
+    /// The folder to write it to; made if need be, other files in it stay. Without one, the figures
+    /// are printed alone
+    folder: Option<PathBuf>,
     /// The seed of its content
     #[arg(long, default_value_t = 1997)]
     seed: u64,
-    /// Spell the page's tags in mixed case, which deflates worse
+    /// Spell microscape's tags in mixed case, which deflates worse
     #[arg(long)]
     mixed_case: bool,
-    /// Print the statistics as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
 }
 
 /// Writes the site and prints its statistics.
 pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
-    let variant = if arguments.mixed_case {
-        Variant::MixedCase
-    } else {
-        Variant::LowerCase
+    let seed = Seed(arguments.seed);
+    let mut progress = stages();
+    let loaded = workload::load(&arguments.workload, seed, &mut progress)?;
+    let variant = match arguments.mixed_case {
+        true => Variant::MixedCase,
+        false => Variant::LowerCase,
     };
-    let site = workload(&arguments.workload, Seed(arguments.seed), variant)?;
-    let written = site_folder::write(&site, &arguments.folder)?;
-    let total: u64 = site.files.iter().map(|file| file.body.len().0).sum();
+    let (site, written) = match &arguments.folder {
+        None => (None, 0),
+        Some(folder) => {
+            let site = match arguments.workload.as_str() {
+                "microscape" => microscape::site(seed.stream("workload"), variant),
+                _ => loaded.site(seed),
+            };
+            let written = site_folder::write(&site, folder)?;
+            (Some(site), written)
+        }
+    };
     if arguments.json {
-        let files: Vec<_> = site
-            .files
+        print_json(arguments, &loaded, site.as_ref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{} (seed {})", arguments.workload, arguments.seed);
+    println!("{}", loaded.figures().trim_end());
+    if let Some(site) = &site {
+        print_coded(site);
+    }
+    if let Some(fit) = loaded.fit() {
+        println!("\n{}", fit.to_string().trim_end());
+    }
+    for note in loaded.notes() {
+        println!("note: {note}");
+    }
+    if let Some(folder) = &arguments.folder {
+        println!("{written} files written to {}", folder.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells on stderr what is being made, when that takes long: each stage once.
+pub fn stages() -> impl FnMut(&str, f64) {
+    let mut last = String::new();
+    move |stage, _| {
+        if stage != last {
+            eprintln!("making {stage}");
+            stage.clone_into(&mut last);
+        }
+    }
+}
+
+fn print_json(
+    arguments: &SiteArguments,
+    loaded: &Loaded,
+    site: Option<&Site>,
+) -> Result<(), Failure> {
+    let files: Option<Vec<_>> = site.map(|site| {
+        site.files
             .iter()
             .map(|file| {
                 let coded: Vec<_> = file
@@ -55,28 +104,21 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
                     "bytes": file.body.len().0, "coded": coded,
                 })
             })
-            .collect();
-        let summary = serde_json::json!({
-            "site": site.name, "seed": arguments.seed, "bytes": total, "files": files,
-        });
-        println!("{summary:#}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut sizes: Vec<u64> = site.files.iter().map(|file| file.body.len().0).collect();
-    sizes.sort_unstable();
-    println!(
-        "{}: {} files of {total} B, {written} written to {} (seed {})",
-        site.name,
-        site.files.len(),
-        arguments.folder.display(),
-        arguments.seed
-    );
-    println!(
-        "sizes: min {} B, median {} B, max {} B",
-        sizes.first().unwrap_or(&0),
-        sizes.get(sizes.len() / 2).unwrap_or(&0),
-        sizes.last().unwrap_or(&0)
-    );
+            .collect()
+    });
+    let summary = serde_json::json!({
+        "workload": arguments.workload,
+        "seed": arguments.seed,
+        "statistics": loaded.figures_json()?,
+        "fit": loaded.fit(),
+        "notes": loaded.notes(),
+        "files": files,
+    });
+    println!("{summary:#}");
+    Ok(())
+}
+
+fn print_coded(site: &Site) {
     for file in site.files.iter().filter(|file| !file.encoded.is_empty()) {
         for (coding, body) in &file.encoded {
             println!(
@@ -89,13 +131,16 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
             );
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The site of a workload by its name.
 pub fn workload(name: &str, seed: Seed, variant: Variant) -> Result<Site, Failure> {
-    match name {
-        "microscape" => Ok(microscape::site(seed.stream("workload"), variant)),
-        other => Err(format!("there is no workload named {other:?}: there is microscape").into()),
+    if name == "microscape" {
+        return Ok(microscape::site(seed.stream("workload"), variant));
     }
+    let loaded = workload::load(name, seed, &mut stages())?;
+    for note in loaded.notes() {
+        eprintln!("{name}: {note}");
+    }
+    Ok(loaded.site(seed))
 }

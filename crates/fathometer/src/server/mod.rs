@@ -1,6 +1,7 @@
 //! Servers under test: what they are ([`definition`]), and running one in a host of a lab.
 
 pub mod definition;
+pub mod limited;
 mod program;
 mod scratch;
 

@@ -1,6 +1,7 @@
 //! One replicate: a laboratory is built, a page is retrieved, the packets are counted, and the
 //! laboratory is taken down.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +19,12 @@ use fathometer_sys::era::AppliedSettings;
 use fathometer_sys::machine::CpuTimes;
 use fathometer_sys::{Clock, SocketOptions};
 
-use super::spec::{Cell, Limits, Study};
+use super::load::LoadSite;
+use super::spec::{Cell, Kind, Limits, Study};
 use crate::client::{self, ClientSockets, LoopStatistics};
 use crate::era::Era;
 use crate::lab::{Host, Lab, Side};
+use crate::load::LoadError;
 use crate::run_folder::{WriteError, write_lines};
 use crate::server::definition::Definition;
 use crate::server::{self, Content, Demands, Installed, PORT, ServerError, ServerReport};
@@ -42,6 +45,10 @@ pub struct Shared<'a> {
     pub site: Arc<Site>,
     /// The same on disk, for programs.
     pub site_folder: &'a Path,
+    /// The workloads of a load study by name.
+    pub sites: &'a BTreeMap<String, LoadSite>,
+    /// How much of the study is run: `quick` or `full`.
+    pub mode: &'a str,
     /// The seed of the run.
     pub seed: Seed,
     /// Whether the user wants to end.
@@ -94,6 +101,9 @@ pub enum ReplicateError {
     /// The client.
     #[error(transparent)]
     Client(#[from] client::ClientError),
+    /// The load engine.
+    #[error("failed to make the load: {0}")]
+    Load(#[from] LoadError),
     /// A file of the run.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -130,6 +140,13 @@ pub enum ReplicateError {
 
 /// Makes one replicate.
 pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
+    match shared.study.kind {
+        Kind::Page => retrieve_page(shared, setup),
+        Kind::Load => super::load::run(shared, setup),
+    }
+}
+
+fn retrieve_page(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
     let cell = setup.cell;
     let levels = Levels::of(setup, shared)?;
     let limits = shared.study.limits.get(cell.level("path"));
@@ -363,7 +380,7 @@ impl Levels {
     }
 }
 
-fn parsed<T>(cell: &Cell, factor: &'static str) -> Result<T, ReplicateError>
+pub(super) fn parsed<T>(cell: &Cell, factor: &'static str) -> Result<T, ReplicateError>
 where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
@@ -378,7 +395,7 @@ where
         })
 }
 
-fn one_of<T: Clone>(
+pub(super) fn one_of<T: Clone>(
     cell: &Cell,
     factor: &'static str,
     known: &[(&str, T)],
@@ -402,7 +419,7 @@ fn one_of<T: Clone>(
         })
 }
 
-fn wire_limits(limits: &Limits) -> wire::Limits {
+pub(super) fn wire_limits(limits: &Limits) -> wire::Limits {
     wire::Limits {
         p99: Duration::from_micros(limits.lateness_p99_us),
         maximum: Duration::from_micros(limits.lateness_max_us),
@@ -545,7 +562,7 @@ fn judge(
 }
 
 fn add_metrics(
-    metrics: &mut std::collections::BTreeMap<String, f64>,
+    metrics: &mut BTreeMap<String, f64>,
     retrieval: &Retrieval,
     served: Option<u64>,
     report: &ServerReport,

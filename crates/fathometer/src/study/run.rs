@@ -16,7 +16,8 @@ use fathometer_workload::microscape;
 
 use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
 use super::schedule::{self, Job};
-use super::spec::{Cell, SpecError, Study};
+use super::load::LoadSite;
+use super::spec::{Cell, Kind, SpecError, Study};
 use crate::data::{self, DataError};
 use crate::era::{Era, EraError};
 use crate::lab::Side;
@@ -25,6 +26,7 @@ use crate::run_folder::{RunFolder, WriteError};
 use crate::server::definition::{Definition, DefinitionError};
 use crate::server::{self, Installed, Scratch};
 use crate::site_folder::{self, SiteFolderError};
+use crate::workload;
 
 /// How often a replicate that turned out invalid is made again.
 const SECOND_CHANCES: u32 = 2;
@@ -97,8 +99,11 @@ pub enum RunError {
     #[error(transparent)]
     Replicate(#[from] ReplicateError),
     /// The workload is not known.
-    #[error("there is no workload named {0:?}: studies can use microscape")]
+    #[error("there is no workload named {0:?} whose page could be retrieved: there is microscape")]
     Workload(String),
+    /// A workload of a load study.
+    #[error(transparent)]
+    LoadWorkload(#[from] workload::LoadError),
     /// Nothing is left to run.
     #[error("no cell of the study is left to run: {0}")]
     Empty(String),
@@ -128,14 +133,24 @@ pub fn execute(
     if cells.is_empty() {
         return Err(RunError::Empty(notes.join("; ")));
     }
-    let site = site(study, request.seed)?;
     let scratch = Scratch::new().map_err(RunError::Scratch)?;
-    if materials
-        .servers
-        .values()
-        .any(|(_, installed)| installed.is_some())
-    {
-        site_folder::write(&site, scratch.path())?;
+    let (site, sites) = match study.kind {
+        Kind::Page => {
+            let site = site(study, request.seed)?;
+            let programs = |(_, installed): &(_, Option<Installed>)| installed.is_some();
+            if materials.servers.values().any(programs) {
+                site_folder::write(&site, scratch.path())?;
+            }
+            (site, BTreeMap::new())
+        }
+        Kind::Load => {
+            let sites = load_sites(&cells, request.seed, scratch.path(), &mut notes)?;
+            (nothing(study), sites)
+        }
+    };
+    if study.kind == Kind::Load {
+        // Of runs that were killed.
+        fathometer_sys::cgroup::remove_stale();
     }
     let folder = RunFolder::create(request.folder.clone()).map_err(RunError::Folder)?;
     let clock = Clock::start();
@@ -150,6 +165,8 @@ pub fn execute(
             study,
             site: Arc::new(site),
             site_folder: scratch.path(),
+            sites: &sites,
+            mode,
             seed: request.seed,
             interrupted: &ending,
             building: Mutex::new(()),
@@ -265,6 +282,39 @@ fn site(study: &Study, seed: Seed) -> Result<Site, RunError> {
         )),
         other => Err(RunError::Workload(other.to_owned())),
     }
+}
+
+/// The site of a study that has one for each workload.
+fn nothing(study: &Study) -> Site {
+    Site {
+        name: study.workload.clone(),
+        files: Vec::new(),
+        pages: Vec::new(),
+    }
+}
+
+/// The workloads that cells name, each with its files in a folder below `scratch`.
+fn load_sites(
+    cells: &[Cell],
+    seed: Seed,
+    scratch: &Path,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<String, LoadSite>, RunError> {
+    let names: BTreeSet<&str> = cells.iter().map(|cell| cell.level("workload")).collect();
+    let mut sites = BTreeMap::new();
+    for name in names {
+        let loaded = workload::load(name, seed, &mut |_, _| {})?;
+        let folder = scratch.join(name.replace(['/', ':'], "-"));
+        site_folder::write(&loaded.site(seed), &folder)?;
+        let told = loaded.notes();
+        notes.extend(told.iter().map(|note| format!("{name}: {note}")));
+        let site = LoadSite {
+            plan: Arc::new(loaded.into_plan()),
+            folder,
+        };
+        sites.insert(name.to_owned(), site);
+    }
+    Ok(sites)
 }
 
 impl Materials {

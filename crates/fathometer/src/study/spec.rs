@@ -20,8 +20,14 @@ pub struct Study {
     pub name: String,
     /// What it re-runs, for headings.
     pub title: String,
-    /// The workload whose site it serves (`microscape`).
+    /// What a replicate is.
+    #[serde(default)]
+    pub kind: Kind,
+    /// The workload whose site it serves (`microscape`); a factor of that name says more.
     pub workload: String,
+    /// How a load is measured; a study of the kind `load` has it.
+    #[serde(default)]
+    pub load: Option<Load>,
     /// The level of every factor that a block does not name.
     pub defaults: BTreeMap<String, String>,
     /// Replicates of a cell, by mode (`quick`, `full`) and path.
@@ -38,6 +44,63 @@ pub struct Study {
     /// Time-sequence plots: one cell each.
     #[serde(default, rename = "plot")]
     pub plots: Vec<Plot>,
+}
+
+/// What a replicate of a study is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// One page, retrieved once, with every packet counted.
+    #[default]
+    Page,
+    /// A load test.
+    Load,
+}
+
+/// How a load is measured.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// The measured window, in seconds.
+    pub duration_s: ByMode,
+    /// The time before it, in seconds.
+    pub warm_up_s: ByMode,
+    /// How long an exchange may take, in seconds.
+    pub timeout_s: f64,
+    /// The processor time of the server's host, in cores: what 100 means in the factor `cpu`.
+    pub cpu_quota: f64,
+    /// Connections at once that a server with shed = on serves.
+    pub shed_at: u32,
+    /// Above, the generator itself is the limit, in percent of a thread.
+    pub generator_busy_pct: f64,
+    /// Above, clients did not begin again at once, in microseconds.
+    pub send_lag_p99_us: f64,
+}
+
+/// A value that is smaller where there is little time.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByMode {
+    quick: f64,
+    full: f64,
+}
+
+impl ByMode {
+    /// The value in a mode (`quick`, `full`).
+    pub fn of(self, mode: &str) -> f64 {
+        if mode == "quick" { self.quick } else { self.full }
+    }
+}
+
+/// What a block has otherwise than [`Load`].
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadOfBlock {
+    duration_s: Option<ByMode>,
+    warm_up_s: Option<ByMode>,
+    timeout_s: Option<f64>,
+    cpu_quota: Option<f64>,
+    shed_at: Option<u32>,
 }
 
 /// When a replicate is not to be believed.
@@ -74,6 +137,12 @@ pub struct Block {
     pub purpose: String,
     /// Factors and their levels.
     pub factors: BTreeMap<String, Vec<String>>,
+    /// Levels in quick mode, of factors that have fewer there.
+    #[serde(default)]
+    pub quick: BTreeMap<String, Vec<String>>,
+    /// How its load is measured, where that differs from the study's.
+    #[serde(default)]
+    pub load: LoadOfBlock,
     /// Cells left out: each a set of levels (a level may be several, divided by `|`), all of which
     /// a cell must have to be left out.
     #[serde(default)]
@@ -170,6 +239,14 @@ impl Study {
                     )));
                 }
             }
+            for factor in block.quick.keys() {
+                if !block.factors.contains_key(factor) {
+                    return Err(nonsense(format!(
+                        "block {:?} has {factor:?} in quick mode, which it does not vary",
+                        block.name
+                    )));
+                }
+            }
             for factor in block.exclude.iter().flat_map(BTreeMap::keys) {
                 if !study.defaults.contains_key(factor) {
                     return Err(nonsense(format!(
@@ -179,14 +256,42 @@ impl Study {
                 }
             }
         }
+        if (study.kind == Kind::Load) != study.load.is_some() {
+            return Err(nonsense(
+                "a study has kind = \"load\" and a table [load], or neither".to_owned(),
+            ));
+        }
         Ok(study)
+    }
+
+    /// How the load of a block's cells is measured. `None` for a study of another kind.
+    pub fn load_of(&self, block: &str) -> Option<Load> {
+        let load = self.load?;
+        let own = self
+            .blocks
+            .iter()
+            .find(|other| other.name == block)
+            .map(|block| block.load)
+            .unwrap_or_default();
+        Some(Load {
+            duration_s: own.duration_s.unwrap_or(load.duration_s),
+            warm_up_s: own.warm_up_s.unwrap_or(load.warm_up_s),
+            timeout_s: own.timeout_s.unwrap_or(load.timeout_s),
+            cpu_quota: own.cpu_quota.unwrap_or(load.cpu_quota),
+            shed_at: own.shed_at.unwrap_or(load.shed_at),
+            ..load
+        })
     }
 
     /// All cells of a mode, in the order of the file.
     pub fn cells(&self, mode: &str) -> Result<Vec<Cell>, SpecError> {
         let mut cells = Vec::new();
         for block in &self.blocks {
-            for assignment in crossing(&block.factors) {
+            let mut factors = block.factors.clone();
+            if mode == "quick" {
+                factors.extend(block.quick.clone());
+            }
+            for assignment in crossing(&factors) {
                 let mut levels = self.defaults.clone();
                 levels.extend(assignment.clone());
                 if block

@@ -89,7 +89,7 @@ impl Receiver {
                     // Without the right to it, programs may come before packets; the budget is the
                     // same.
                     let _ = priority::put_before_others();
-                    let id = fathometer_sys::sched::thread_id();
+                    let id = fathometer_sys::cgroup::thread_number();
                     let waiter = match Waiter::new(clock) {
                         Ok(waiter) => waiter,
                         Err(error) => {

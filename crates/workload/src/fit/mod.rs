@@ -142,6 +142,22 @@ impl FitReport {
     }
 }
 
+impl FitReport {
+    /// The stages that do not follow their law, a sentence each.
+    pub fn differing(&self) -> Vec<String> {
+        self.stages
+            .iter()
+            .filter(|stage| stage.verdict == Verdict::Differs)
+            .map(|stage| {
+                format!(
+                    "{} do not follow {}: {} {:.3}, judged by {}",
+                    stage.name, stage.wanted, stage.statistic, stage.value, stage.criterion
+                )
+            })
+            .collect()
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

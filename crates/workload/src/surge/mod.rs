@@ -15,6 +15,8 @@
 //! cut; the most popular pages get the fewest embedded files; the lognormal law of the stack distances
 //! is of the *decimal* logarithm; the paper's density of the inverse Gaussian law is misprinted.
 
+use std::fmt;
+
 use fathometer_model::{Bytes, Seed};
 use serde::{Deserialize, Serialize};
 
@@ -157,6 +159,27 @@ pub struct Summary {
     /// pages (those that have half of all requests) is left to ask for; `None`: some are left at the
     /// end of what was kept.
     pub popular_used_up: Option<f64>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "files             {} ({} B)", self.files, self.octets)?;
+        writeln!(
+            f,
+            "file size         mean {:.0} B, median {} B, largest {} B",
+            self.mean_size, self.median_size, self.largest_size
+        )?;
+        writeln!(
+            f,
+            "pages             {}, {:.2} files each (median {}); {:.2} each as asked for",
+            self.pages, self.files_a_page, self.median_files_a_page, self.files_a_requested_page
+        )?;
+        write!(
+            f,
+            "sequence          {} pages, {} requests, {} B",
+            self.page_requests, self.file_requests, self.requested_octets
+        )
+    }
 }
 
 /// Why there is no workload.

@@ -1,0 +1,354 @@
+//! `fathometer load`: a load test, as easy as wrk, that tells the truth about what it measured.
+
+mod output;
+mod plan;
+mod rate;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use fathometer_analysis::load::{LoadResult, Slo, Verdict};
+use fathometer_http::driver::Policy;
+use fathometer_model::Seed;
+use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched, socket};
+
+use self::output::Format;
+use super::Failure;
+use super::arguments::time;
+use crate::load::{self, Limit, Live, Options, Phase, Users};
+use crate::load_view::{self, Kind, LoadView, Outline, Reading};
+use crate::study::run::machine_facts;
+use crate::url::{self, Url};
+
+/// Users of a closed loop, and connections of an open one, when nobody says how many.
+const USERS: u32 = 50;
+const TIME: Duration = Duration::from_secs(10);
+
+/// Arguments of `load`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct LoadArguments {
+    /// The server: http://host[:port]/path; with --workload its path is not used
+    url: String,
+    /// Users that wait for their answers; in an open loop the most connections [default: 50]
+    #[arg(short = 'c', long, value_name = "N")]
+    connections: Option<u32>,
+    /// Users with pauses and sessions, as the workload has them (SURGE's user equivalents)
+    #[arg(long, value_name = "N", conflicts_with_all = ["connections", "rate"])]
+    ue: Option<u32>,
+    /// Change the number of users in steps: 10@0s,50@30s
+    #[arg(long, value_name = "STEPS", conflicts_with = "rate")]
+    steps: Option<String>,
+    /// How long to measure [default: 10s]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = time)]
+    duration: Option<Duration>,
+    /// Measure exactly so many requests instead
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration")]
+    requests: Option<u64>,
+    /// An open loop: so many requests (pages, sessions) a second, whatever the server does: 1000,
+    /// 100..1000, 100x30s,200x30s
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// How the requests of an open loop follow each other
+    #[arg(long, value_enum, value_name = "PROCESS")]
+    arrivals: Option<ArrivalsChoice>,
+    /// Replay recorded times so many times as fast
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    speed: f64,
+    /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipelineN,
+    /// h1.1-early-close
+    #[arg(long, default_value = "h1.1")]
+    policy: Policy,
+    /// What is asked for: webstone, almeida-a, specweb96, today …, or webstone:FILE, wsesslog:FILE,
+    /// log:FILE, har:FILE (`fathometer list` has them all)
+    #[arg(long, value_name = "W")]
+    workload: Option<String>,
+    /// Where everything random comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A request field, as in 'Accept: text/html'; may be given several times
+    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    headers: Vec<String>,
+    /// The request method
+    #[arg(short = 'X', long, default_value = "GET", conflicts_with = "workload")]
+    method: String,
+    /// The request content, or @FILE
+    #[arg(long, value_name = "TEXT", conflicts_with = "workload")]
+    body: Option<String>,
+    /// How long an exchange may take
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    timeout: Duration,
+    /// How long connecting may take
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    connect_timeout: Duration,
+    /// Time before the measurement in which nothing counts
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
+    warmup: Duration,
+    /// How long to wait at the end for what is under way
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
+    drain: Duration,
+    /// Connect to this host:port, whatever the URL's host is
+    #[arg(long, value_name = "HOST:PORT")]
+    connect_to: Option<String>,
+    /// Event loops, a thread each [default: one for every two processors]
+    #[arg(short = 't', long, value_name = "N")]
+    threads: Option<usize>,
+    /// Keep each thread on a processor of its own
+    #[arg(long)]
+    pin: bool,
+    /// Wait awake so long before each planned instant of an open loop
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
+    spin: Duration,
+    /// Reset connections instead of closing them, so that no port stays in TIME_WAIT
+    #[arg(long)]
+    reset: bool,
+    /// Leave Nagle's algorithm on
+    #[arg(long)]
+    nagle: bool,
+    /// Count requests by target
+    #[arg(long)]
+    targets: bool,
+    /// Promises to judge, as in 'p98<100ms,errors<0.1%'; exit code 4 when one is broken
+    #[arg(long, value_name = "PROMISES")]
+    slo: Option<Slo>,
+    /// What to print
+    #[arg(long, value_enum, default_value = "screen")]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write a file as well, in the form that its name ends in: .json, .csv, .hlog (HdrHistogram),
+    /// .prom, .txt, or .parquet (a row for every exchange); may be given several times
+    #[arg(long, value_name = "FILE")]
+    save: Vec<PathBuf>,
+    /// Show no progress
+    #[arg(short = 'q', long)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  fathometer load http://127.0.0.1:8080/                        50 users for 10 s
+  fathometer load http://127.0.0.1:8080/ -c 64 -d 30s --slo 'p98<100ms,errors<0.1%'
+  fathometer load http://127.0.0.1:8080/ --rate 2000 --arrivals poisson
+  fathometer load http://127.0.0.1:8080/ --workload webstone -c 40 --policy h1.0 --format webstone
+  fathometer load http://127.0.0.1:8080/ --workload surge --ue 200 -d 10m
+Exit codes: 0 done, 1 failed, 2 usage, 3 measured but INVALID, 4 a promise was broken.";
+
+/// How the requests of an open loop follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ArrivalsChoice {
+    /// Evenly
+    Constant,
+    /// Independently of each other
+    Poisson,
+    /// As the workload has recorded them
+    Recorded,
+}
+
+/// Runs the test and prints what came of it.
+pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
+    let url = Url::parse(&arguments.url)?;
+    let address = match &arguments.connect_to {
+        Some(place) => url::resolve(place)?,
+        None => url.resolve()?,
+    };
+    let planned = plan::of(arguments, &url)?;
+    for note in &planned.notes {
+        eprintln!("{}: {note}", planned.plan.name);
+    }
+    let interrupt = Interrupt::install()?;
+    meet(address, arguments.connect_timeout)?;
+    let clock = Clock::start();
+    let saved = output::Saved::begin(&arguments.save, &planned.plan)?;
+    let options = Options {
+        users: planned.users.clone(),
+        policy: arguments.policy,
+        fields: fields(&arguments.headers)?,
+        timeout: arguments.timeout,
+        connect_timeout: arguments.connect_timeout,
+        warm_up: arguments.warmup,
+        limit: match arguments.requests {
+            Some(count) => Limit::Exchanges(count),
+            None => Limit::Time(arguments.duration.unwrap_or(planned.length.unwrap_or(TIME))),
+        },
+        drain: arguments.drain,
+        threads: arguments.threads.unwrap_or_else(threads),
+        pin: arguments.pin,
+        spin: arguments.spin,
+        seed: Seed(arguments.seed),
+        sockets: SocketOptions {
+            no_delay: Some(!arguments.nagle),
+            ..SocketOptions::default()
+        },
+        reset_on_close: arguments.reset,
+        count_targets: arguments.targets,
+        recorder: saved.recorder(),
+        ..Options::new(address, url.authority.clone(), Arc::clone(&planned.plan))
+    };
+    let title = title(arguments, &planned);
+    let mut view = LoadView::new(Kind::detect(arguments.quiet), outline(title, &options));
+    let result = load::run(options, clock, &|| interrupt.is_raised(), &mut |live| {
+        show(&mut view, live);
+    });
+    view.finish();
+    let mut result = result?;
+    describe(&mut result, arguments, &planned);
+    let promises = arguments
+        .slo
+        .as_ref()
+        .map(|slo| slo.judge(&result))
+        .unwrap_or_default();
+    let format = if arguments.json { Format::Json } else { arguments.format };
+    print!("{}", format.render(&result, &promises)?);
+    saved.write(&result, &promises)?;
+    Ok(exit_code(&result, &promises))
+}
+
+fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
+    let ended = result.measured.counts.completed + result.measured.counts.failed();
+    if !result.validity.is_valid() {
+        ExitCode::from(3)
+    } else if promises.iter().any(|promise| !promise.kept) {
+        ExitCode::from(4)
+    } else if result.measured.counts.completed == 0 && ended > 0 {
+        // Everything failed: measured rightly, and not what anybody hoped for.
+        ExitCode::from(1)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Connects once, so that a wrong address is told at once and not after the whole test.
+fn meet(address: SocketAddr, patience: Duration) -> Result<(), Failure> {
+    match std::net::TcpStream::connect_timeout(&address, patience.max(Duration::from_millis(1))) {
+        Ok(connection) => {
+            // Nothing of it stays behind, neither here nor in the server's tables.
+            let _ = socket::set_linger(&connection, Some(Duration::ZERO));
+            Ok(())
+        }
+        Err(error) => {
+            let advice = match error.kind() {
+                std::io::ErrorKind::ConnectionRefused => ": nobody listens there; is the server running, and on this port?",
+                std::io::ErrorKind::TimedOut => ": nobody answered; is the address right, and is there a firewall? (--connect-timeout says how long to wait)",
+                _ => "",
+            };
+            Err(format!("failed to connect to {address}: {error}{advice}").into())
+        }
+    }
+}
+
+fn fields(headers: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let mut fields = vec![(
+        "User-Agent".to_owned(),
+        concat!("fathometer/", env!("CARGO_PKG_VERSION")).to_owned(),
+    )];
+    for header in headers {
+        let Some((name, value)) = header.split_once(':') else {
+            return Err(format!("{header:?} is no request field: write 'Name: value'").into());
+        };
+        let name = name.trim();
+        if name.eq_ignore_ascii_case("user-agent") {
+            fields.remove(0);
+        }
+        fields.push((name.to_owned(), value.trim().to_owned()));
+    }
+    Ok(fields)
+}
+
+/// Half of the processors: the server under test, when it is on this machine, needs some too.
+fn threads() -> usize {
+    sched::processors().map_or(1, |processors| processors.len().div_ceil(2))
+}
+
+fn title(arguments: &LoadArguments, planned: &plan::Planned) -> String {
+    let who = match &planned.users {
+        Users::Closed { users, .. } => format!("{users} users"),
+        Users::Open { arrivals, .. } => arrivals.to_string(),
+    };
+    let what = match &arguments.workload {
+        Some(workload) => format!(" {workload}"),
+        None => String::new(),
+    };
+    format!("{}{what} · {} · {who}", arguments.url, arguments.policy)
+}
+
+fn outline(title: String, options: &Options) -> Outline {
+    let (total, exchanges) = match options.limit {
+        Limit::Time(time) => (Some(options.warm_up + time), None),
+        Limit::Exchanges(count) => (None, Some(count)),
+    };
+    Outline {
+        title,
+        total,
+        exchanges,
+        open_loop: matches!(options.users, Users::Open { .. }),
+    }
+}
+
+fn show(view: &mut LoadView, live: &Live) {
+    view.update(&Reading {
+        elapsed: live.elapsed,
+        phase: match live.phase {
+            Phase::WarmUp => load_view::Phase::WarmUp,
+            Phase::Measured => load_view::Phase::Steady,
+            Phase::Drain => load_view::Phase::Drain,
+        },
+        last: &live.last,
+        so_far: &live.so_far,
+        warnings: &[],
+    });
+}
+
+/// What the engine does not know of the test.
+fn describe(result: &mut LoadResult, arguments: &LoadArguments, planned: &plan::Planned) {
+    let setup = &mut result.setup;
+    setup.url.clone_from(&arguments.url);
+    setup.command = std::env::args().collect();
+    setup.version = env!("CARGO_PKG_VERSION").to_owned();
+    setup.machine = machine_facts(&Machine::read());
+    let mut defaults = Vec::new();
+    let mut tell = |asked: bool, name: &str, value: String| {
+        if !asked {
+            defaults.push((name.to_owned(), value));
+        }
+    };
+    if let Users::Closed { users, .. } = &planned.users {
+        let asked = arguments.connections.or(arguments.ue).is_some();
+        tell(asked, "users", users.to_string());
+    } else if let Users::Open { connections, .. } = &planned.users {
+        tell(
+            arguments.connections.is_some(),
+            "connections",
+            connections.to_string(),
+        );
+        tell(arguments.arrivals.is_some(), "arrivals", "constant".to_owned());
+    }
+    let is_default = |given: Duration, default: Duration| given != default;
+    tell(
+        arguments.duration.is_some() || arguments.requests.is_some(),
+        "duration",
+        setup
+            .duration
+            .map_or(String::new(), |time| format!("{} s", time.as_secs_f64())),
+    );
+    tell(arguments.threads.is_some(), "threads", setup.threads.to_string());
+    tell(
+        is_default(arguments.timeout, Duration::from_secs(30)),
+        "timeout",
+        "30 s".to_owned(),
+    );
+    tell(
+        !arguments.warmup.is_zero(),
+        "warm-up",
+        "none".to_owned(),
+    );
+    tell(arguments.policy.to_string() != "h1.1", "policy", "h1.1".to_owned());
+    tell(arguments.nagle, "Nagle's algorithm", "off".to_owned());
+    tell(arguments.reset, "end of connections", "closed, not reset".to_owned());
+    tell(arguments.seed != 1, "seed", "1".to_owned());
+    setup.defaults = defaults;
+}

@@ -1,0 +1,196 @@
+//! What is asked for, and by whom or when, from the arguments.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_model::Seed;
+use fathometer_workload::arrivals::{Arrivals, Piece, Profile};
+use fathometer_workload::fit::FitReport;
+use fathometer_workload::plan::{Choice, Plan, Sessions, Target};
+
+use super::super::Failure;
+use super::super::arguments::time;
+use super::super::site::stages;
+use super::rate::{self, Stretch};
+use super::{ArrivalsChoice, LoadArguments, USERS};
+use crate::load::Users;
+use crate::url::Url;
+use crate::workload;
+
+/// The plan of a test.
+pub struct Planned {
+    /// What is asked for.
+    pub plan: Arc<Plan>,
+    /// By whom, or when.
+    pub users: Users,
+    /// How long it is by itself, when it is a recording.
+    pub length: Option<Duration>,
+    /// What the workload's reader should know.
+    pub notes: Vec<String>,
+}
+
+/// Between the starts of two user equivalents, as SURGE had it.
+const UE_START: Duration = Duration::from_millis(50);
+
+/// Makes the plan that the arguments ask for.
+pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
+    let seed = Seed(arguments.seed);
+    let (mut plan, notes) = match &arguments.workload {
+        Some(name) => {
+            let loaded = workload::load(name, seed, &mut stages())?;
+            let mut notes = loaded.notes();
+            notes.extend(loaded.fit().into_iter().flat_map(FitReport::differing));
+            (loaded.into_plan(), notes)
+        }
+        None => (Plan::single(target(arguments, url)?), Vec::new()),
+    };
+    let recorded = plan.recorded.clone();
+    let chosen = match (arguments.arrivals, &arguments.rate, &recorded) {
+        // A recording is replayed as it was, unless something else is asked for.
+        (None, None, Some(_)) if arguments.connections.is_none() => Some(ArrivalsChoice::Recorded),
+        (None, None, _) => None,
+        (chosen, _, _) => Some(chosen.unwrap_or(ArrivalsChoice::Constant)),
+    };
+    let mut length = None;
+    let users = match chosen {
+        None => closed(arguments, &mut plan)?,
+        Some(process) => {
+            let arrivals = match process {
+                ArrivalsChoice::Recorded => {
+                    let Some(times) = recorded else {
+                        return Err("--arrivals recorded needs a workload with recorded times: log:FILE or har:FILE".into());
+                    };
+                    // A second beyond the last one, so that it is part of it.
+                    length = times.last().map(|last| {
+                        last.div_f64(arguments.speed.max(1e-9)) + Duration::from_secs(1)
+                    });
+                    Arrivals::recorded(times, arguments.speed)?
+                }
+                ArrivalsChoice::Constant => Arrivals::constant(profile(arguments)?),
+                ArrivalsChoice::Poisson => Arrivals::poisson(profile(arguments)?, seed),
+            };
+            Users::Open {
+                arrivals,
+                connections: arguments.connections.unwrap_or(USERS),
+            }
+        }
+    };
+    Ok(Planned {
+        plan: Arc::new(plan),
+        users,
+        length,
+        notes,
+    })
+}
+
+fn target(arguments: &LoadArguments, url: &Url) -> Result<Target, Failure> {
+    let content = match arguments.body.as_deref().map(|body| body.strip_prefix('@').ok_or(body)) {
+        None => None,
+        Some(Ok(file)) => Some(
+            std::fs::read(file).map_err(|error| format!("failed to read the body {file:?}: {error}"))?,
+        ),
+        Some(Err(text)) => Some(text.as_bytes().to_vec()),
+    };
+    Ok(Target {
+        method: Cow::Owned(arguments.method.clone()),
+        content: content.map(Arc::from),
+        ..Target::get(url.target.clone(), None)
+    })
+}
+
+/// Users that wait for their answers. Without `--ue` nobody pauses and no session ends, whatever the
+/// workload says of it; scripts are pauses and sessions by themselves.
+fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> {
+    let scripted = matches!(plan.choice, Choice::Scripts(_));
+    if arguments.ue.is_none() {
+        plan.sessions = Sessions::ENDLESS;
+    } else if plan.sessions == Sessions::ENDLESS && !scripted {
+        return Err(format!(
+            "the workload {} has no pauses and no sessions, so there is no user equivalent of it: use -c",
+            plan.name
+        )
+        .into());
+    }
+    let users = arguments.ue.or(arguments.connections);
+    let mut steps = match &arguments.steps {
+        Some(text) => steps(text)?,
+        None => Vec::new(),
+    };
+    let first = steps.first().filter(|(at, _)| at.is_zero()).map(|&(_, users)| users);
+    if first.is_some() {
+        steps.remove(0);
+    }
+    Ok(Users::Closed {
+        users: first.or(users).unwrap_or(USERS),
+        start_interval: match arguments.ue {
+            Some(_) => UE_START,
+            None => Duration::ZERO,
+        },
+        steps,
+    })
+}
+
+/// `10@0s,50@30s`: so many users from each time on.
+fn steps(text: &str) -> Result<Vec<(Duration, u32)>, String> {
+    let mut steps: Vec<(Duration, u32)> = Vec::new();
+    for part in text.split(',') {
+        let wrong = |why: String| format!("{part:?} is no step: {why}: write USERS@TIME, as in 50@30s");
+        let (users, at) = part
+            .split_once('@')
+            .ok_or_else(|| wrong("it has no @".to_owned()))?;
+        let users = users
+            .parse()
+            .map_err(|_| wrong(format!("{users:?} is no number of users")))?;
+        let at = time(at).map_err(wrong)?;
+        if steps.last().is_some_and(|&(before, _)| at <= before) {
+            return Err(wrong("it is not later than the one before".to_owned()));
+        }
+        steps.push((at, users));
+    }
+    Ok(steps)
+}
+
+fn profile(arguments: &LoadArguments) -> Result<Profile, Failure> {
+    let Some(text) = &arguments.rate else {
+        return Err("an open loop needs a --rate".into());
+    };
+    let stretches = rate::parse(text).map_err(|error| format!("--rate {text}: {error}"))?;
+    let whole = arguments.warmup + arguments.duration.unwrap_or(super::TIME);
+    let given: Duration = stretches.iter().filter_map(|stretch| stretch.length).sum();
+    let rest = whole.saturating_sub(given);
+    let last = stretches.last().map_or(0.0, |stretch| stretch.to);
+    let pieces = stretches
+        .iter()
+        .filter(|stretch| stretch.length.is_some() || (stretch.from != stretch.to && !rest.is_zero()))
+        .map(|&Stretch { from, to, length }| Piece {
+            length: length.unwrap_or(rest),
+            from,
+            to,
+        })
+        .collect();
+    Ok(Profile::new(pieces, last)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_users_and_times() {
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            steps("10@0,50@30s").unwrap(),
+            [(Duration::ZERO, 10), (seconds(30), 50)]
+        );
+        for (bad, why) in [
+            ("10", "no @"),
+            ("x@1s", "\"x\""),
+            ("1@2s,1@1s", "\"1@1s\""),
+            ("1@soon", "unit"),
+        ] {
+            let error = steps(bad).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+}

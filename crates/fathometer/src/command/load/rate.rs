@@ -1,0 +1,124 @@
+//! `--rate`: how many requests a second, and how that changes.
+//!
+//! | text | means |
+//! |---|---|
+//! | `1000`, `1000/s`, `60/m` | so many a second, for as long as the test lasts |
+//! | `100..1000` | evenly from the first to the second over the whole test |
+//! | `100x30s,200x30s,400` | steps: so many for so long, the last one to the end |
+//! | `0..500x10s,500` | ramps and steps in a row |
+
+use std::time::Duration;
+
+use super::super::arguments;
+
+/// A stretch of time in which the rate goes evenly from one value to another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretch {
+    /// Requests a second at its start.
+    pub from: f64,
+    /// Requests a second at its end.
+    pub to: f64,
+    /// How long it is; `None`: to the end of the test.
+    pub length: Option<Duration>,
+}
+
+/// Reads the text of `--rate`.
+pub fn parse(text: &str) -> Result<Vec<Stretch>, String> {
+    let mut stretches = Vec::new();
+    let parts: Vec<&str> = text.split(',').collect();
+    for (n, part) in parts.iter().enumerate() {
+        let (rate, length) = match part.split_once('x') {
+            Some((rate, length)) => {
+                let length = arguments::time(length)
+                    .map_err(|error| format!("{length:?} is no length of time: {error}"))?;
+                (rate, Some(length))
+            }
+            None => (*part, None),
+        };
+        let (from, to) = match rate.split_once("..") {
+            Some((from, to)) => (per_second(from)?, per_second(to)?),
+            None => {
+                let rate = per_second(rate)?;
+                (rate, rate)
+            }
+        };
+        if length.is_none() && n + 1 < parts.len() {
+            return Err(format!(
+                "{part:?} does not say for how long: write {part}x30s; only the last one may go on to the end"
+            ));
+        }
+        if length.is_some_and(|length| length.is_zero()) {
+            return Err(format!("{part:?} lasts no time"));
+        }
+        stretches.push(Stretch { from, to, length });
+    }
+    if stretches.iter().all(|stretch| stretch.from == 0.0 && stretch.to == 0.0) {
+        return Err("a rate of 0 asks for nothing".to_owned());
+    }
+    Ok(stretches)
+}
+
+fn per_second(text: &str) -> Result<f64, String> {
+    let (number, seconds) = match text.split_once('/') {
+        Some((number, "s")) => (number, 1.0),
+        Some((number, "m")) => (number, 60.0),
+        Some((number, "h")) => (number, 3600.0),
+        Some((_, unit)) => {
+            return Err(format!("{unit:?} is no unit of a rate: /s, /m or /h"));
+        }
+        None => (text, 1.0),
+    };
+    let rate: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| format!("{text:?} is no rate: write requests a second, as in 1000"))?;
+    if !rate.is_finite() || rate < 0.0 {
+        return Err(format!("{text:?} is no rate that can be kept"));
+    }
+    Ok(rate / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(from: f64, to: f64, seconds: Option<u64>) -> Stretch {
+        Stretch {
+            from,
+            to,
+            length: seconds.map(Duration::from_secs),
+        }
+    }
+
+    #[test]
+    fn rates_are_constants_ramps_and_steps() {
+        assert_eq!(parse("1000").unwrap(), [stretch(1000.0, 1000.0, None)]);
+        assert_eq!(parse("120/m").unwrap(), [stretch(2.0, 2.0, None)]);
+        assert_eq!(parse("100..1000").unwrap(), [stretch(100.0, 1000.0, None)]);
+        assert_eq!(
+            parse("0..500x10s,500x1m,200").unwrap(),
+            [
+                stretch(0.0, 500.0, Some(10)),
+                stretch(500.0, 500.0, Some(60)),
+                stretch(200.0, 200.0, None)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_rate_is_told_where() {
+        for (text, place) in [
+            ("", "\"\""),
+            ("fast", "\"fast\""),
+            ("-5", "\"-5\""),
+            ("100x,5", "\"\""),
+            ("100,200", "\"100\""),
+            ("5/d", "\"d\""),
+            ("0", "asks for nothing"),
+            ("5x0s", "\"5x0s\""),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(place), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Workloads by name, as every command takes them.
+//!
+//! `fathometer-workload` makes them and reads no files; this module gives it the files that names
+//! like `log:access.log` ask for, and adds SURGE, whose parameters are part of the name
+//! (`surge:files=5000,requests=1000000`).
+
+use fathometer_model::{Seed, Site};
+use fathometer_workload::fit::FitReport;
+use fathometer_workload::plan::Plan;
+use fathometer_workload::surge::{self, BodyForm, PageOrder, Parameters, Stage, Surge, SurgeError};
+use fathometer_workload::synthetic::TEXT_RATIO;
+use fathometer_workload::workload::{self, Options, Workload, WorkloadError};
+
+/// What is asked for, and of what.
+#[derive(Debug)]
+pub enum Loaded {
+    /// Any workload but SURGE.
+    Plain(Box<Workload>),
+    /// SURGE, which is told by laws and judged by them.
+    Surge(Box<Surge>),
+}
+
+/// Why there is no workload.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The name, its file, or what is in it.
+    #[error("{}", with_cause(.0))]
+    Workload(#[from] WorkloadError),
+    /// SURGE's parameters.
+    #[error(transparent)]
+    Surge(#[from] SurgeError),
+    /// A parameter in the name.
+    #[error("{name}: {fault}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+}
+
+fn with_cause(error: &WorkloadError) -> String {
+    match error {
+        WorkloadError::Unknown { name } => format!(
+            "there is no workload named {name:?}: there are {}",
+            names().join(", ")
+        ),
+        WorkloadError::Read { file, source } => format!("failed to read {file}: {source}"),
+        other => other.to_string(),
+    }
+}
+
+const SURGE: &str = "surge";
+const SIGMETRICS: &str = "surge-sigmetrics98";
+
+/// Files and requests of a SURGE workload when its name does not say: those of the paper's main
+/// experiments, and enough requests for an hour of some hundred users.
+const FILES: u32 = 2000;
+const REQUESTS: u64 = 500_000;
+
+/// What a name may be, for messages and help.
+pub fn names() -> Vec<String> {
+    let surge = [
+        "surge[:files=N,requests=N,order=popular-fewest|random,form=as-is|renormalised]",
+        SIGMETRICS,
+    ];
+    let others = workload::NAMES.iter().copied();
+    others.chain(surge).map(str::to_owned).collect()
+}
+
+/// The workload of this name. What takes long is told to `progress` by name and share (0 to 1).
+pub fn load(
+    name: &str,
+    seed: Seed,
+    progress: &mut dyn FnMut(&str, f64),
+) -> Result<Loaded, LoadError> {
+    let (word, settings) = name.split_once(':').unwrap_or((name, ""));
+    if word == SURGE || word == SIGMETRICS {
+        let parameters = parameters(word, settings).map_err(|fault| LoadError::Name {
+            name: name.to_owned(),
+            fault,
+        })?;
+        let mut told = |stage: Stage, share: f64| progress(stage.name(), share);
+        let surge = surge::plan(&parameters, seed, &mut told)?;
+        return Ok(Loaded::Surge(Box::new(surge)));
+    }
+    let options = Options {
+        seed,
+        ..Options::default()
+    };
+    let workload = workload::by_name(name, &options, |file| {
+        // A log may hold whatever clients sent: what is no UTF-8 is replaced.
+        Ok(String::from_utf8_lossy(&std::fs::read(file)?).into_owned())
+    })?;
+    Ok(Loaded::Plain(Box::new(workload)))
+}
+
+fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
+    let (mut files, mut requests) = (FILES, REQUESTS);
+    let (mut order, mut form) = (None, None);
+    for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
+        let known = "there are files=N, requests=N, order=popular-fewest|random and form=as-is|renormalised";
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(format!("{setting:?} is no setting: {known}"));
+        };
+        let number = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{key} must be a number, and is {value:?}"))
+        };
+        match (key, value) {
+            ("files", _) => {
+                files = u32::try_from(number()?).map_err(|_| format!("{value} files are too many"))?;
+            }
+            ("requests", _) => requests = number()?,
+            ("order", "popular-fewest") => order = Some(PageOrder::PopularFewest),
+            ("order", "random") => order = Some(PageOrder::Random),
+            ("form", "as-is") => form = Some(BodyForm::AsIs),
+            ("form", "renormalised") => form = Some(BodyForm::Renormalised),
+            _ => return Err(format!("{setting:?} is not known: {known}")),
+        }
+    }
+    let mut parameters = match word {
+        SIGMETRICS => Parameters::sigmetrics98(files, requests),
+        _ => Parameters::barford98(files, requests),
+    };
+    parameters.references.order = order.unwrap_or(parameters.references.order);
+    parameters.request_sizes.form = form.unwrap_or(parameters.request_sizes.form);
+    Ok(parameters)
+}
+
+impl Loaded {
+    /// The site that it asks for.
+    pub fn site(&self, seed: Seed) -> Site {
+        match self {
+            Loaded::Plain(workload) => workload.site(TEXT_RATIO, seed.stream("workload")),
+            Loaded::Surge(surge) => surge.site(TEXT_RATIO),
+        }
+    }
+
+    /// What its reader should know, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Loaded::Plain(workload) => workload.notes.clone(),
+            Loaded::Surge(surge) => surge
+                .parameters
+                .unconfirmed
+                .iter()
+                .map(|what| format!("unconfirmed: {what}"))
+                .collect(),
+        }
+    }
+
+    /// How well it follows its laws, where it has some.
+    pub fn fit(&self) -> Option<&FitReport> {
+        match self {
+            Loaded::Plain(_) => None,
+            Loaded::Surge(surge) => Some(&surge.report),
+        }
+    }
+
+    /// Its figures, for people.
+    pub fn figures(&self) -> String {
+        match self {
+            Loaded::Plain(workload) => workload.statistics().to_string(),
+            Loaded::Surge(surge) => surge.summary.to_string(),
+        }
+    }
+
+    /// Its figures, for programs.
+    pub fn figures_json(&self) -> serde_json::Result<serde_json::Value> {
+        match self {
+            Loaded::Plain(workload) => serde_json::to_value(workload.statistics()),
+            Loaded::Surge(surge) => serde_json::to_value(&surge.summary),
+        }
+    }
+
+    /// Who asks for what.
+    pub fn into_plan(self) -> Plan {
+        match self {
+            Loaded::Plain(workload) => workload.plan,
+            Loaded::Surge(surge) => surge.into_plan(),
+        }
+    }
+}
+
+/// What a workload is, in a few words.
+pub fn describe(name: &str) -> String {
+    match name.split_once(':').map_or(name, |(word, _)| word) {
+        "webstone" if name.contains(':') => "pages and weights of a WebStone file list".to_owned(),
+        "wsesslog" => "sessions of an httperf session file".to_owned(),
+        "log" => "an access log (Common or Combined Log Format), replayed".to_owned(),
+        "har" => "the pages of a HAR file, with their dependencies".to_owned(),
+        SIGMETRICS => "SURGE with the parameters of SIGMETRICS '98, unconfirmed; settings as surge's".to_owned(),
+        word if word.starts_with(SURGE) => "SURGE (Barford and Crovella 1998)".to_owned(),
+        _ => match load(name, Seed(1), &mut |_, _| {}) {
+            Ok(Loaded::Plain(workload)) => {
+                let statistics = workload.statistics();
+                format!(
+                    "{} files of {}, {} pages of {:.1} files",
+                    statistics.files,
+                    statistics.total,
+                    statistics.pages,
+                    statistics.mean_files_per_page
+                )
+            }
+            Ok(Loaded::Surge(_)) => String::new(),
+            Err(error) => error.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quiet(name: &str) -> Result<Loaded, LoadError> {
+        load(name, Seed(1), &mut |_, _| {})
+    }
+
+    #[test]
+    fn surge_takes_its_parameters_from_the_name() {
+        let loaded = quiet("surge:files=200,requests=5000,order=random").unwrap();
+        assert_eq!(loaded.site(Seed(1)).files.len(), 200);
+        assert!(loaded.fit().is_some());
+        for (name, place) in [
+            ("surge:file=1", "\"file=1\""),
+            ("surge:files=many", "\"many\""),
+            ("surge:files", "\"files\""),
+            ("surge:files=1,requests=0", "page"),
+            ("nothing", "\"nothing\""),
+            ("log:/no/such/file", "/no/such/file"),
+        ] {
+            let error = quiet(name).unwrap_err().to_string();
+            assert!(error.contains(place), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_listed_can_be_described() {
+        for name in names() {
+            assert!(!describe(&name).contains("no workload"), "{name}");
+        }
+    }
+}
