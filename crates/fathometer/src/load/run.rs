@@ -343,7 +343,7 @@ impl Test<'_> {
                 busy: (1.0 - waited).clamp(0.0, 1.0),
                 longest_turn: nanos(tally.longest_turn),
             });
-            recorder_wait += tally.rows.as_ref().map_or(Duration::ZERO, |rows| rows.waited);
+            recorder_wait += tally.recorder_wait;
             for (sum, target) in targets.iter_mut().zip(&tally.targets) {
                 *sum = (sum.0 + target.0, sum.1 + target.1);
             }

@@ -141,7 +141,7 @@ pub(super) struct Tally {
     part: Part,
     part_ends: u64,
     interval: u64,
-    parts: Sender<Part>,
+    parts: Option<Sender<Part>>,
     pub(super) rows: Option<Rows>,
     /// For each target, responses that came whole and requests that failed.
     pub(super) targets: Vec<(u64, u64)>,
@@ -156,6 +156,8 @@ pub(super) struct Tally {
     woken: u64,
     /// When the last exchange ended.
     pub(super) last_end: u64,
+    /// Time spent waiting for the recorder.
+    pub(super) recorder_wait: Duration,
 }
 
 impl Tally {
@@ -173,7 +175,7 @@ impl Tally {
             part: Part::new(0),
             part_ends: edges.start + interval,
             interval,
-            parts,
+            parts: Some(parts),
             rows,
             targets: vec![(0, 0); targets],
             connections: 0,
@@ -183,6 +185,7 @@ impl Tally {
             longest_turn: 0,
             woken: edges.start,
             last_end: edges.start,
+            recorder_wait: Duration::ZERO,
         }
     }
 
@@ -201,11 +204,22 @@ impl Tally {
         self.part.connections = self.connections;
         self.part.so_far = self.at(self.part_ends - 1).counts();
         let next = Part::new(self.part.interval + 1);
-        // Fails when nobody is interested any more.
-        let _ = self.parts.send(std::mem::replace(&mut self.part, next));
+        let part = std::mem::replace(&mut self.part, next);
+        if let Some(parts) = &self.parts {
+            // Fails when nobody is interested any more.
+            let _ = parts.send(part);
+        }
         self.part_ends += self.interval;
         if let Some(rows) = &mut self.rows {
             rows.hand_over();
+        }
+    }
+
+    /// Tells those who listen that there is nothing more to come.
+    pub(super) fn hang_up(&mut self) {
+        self.parts = None;
+        if let Some(rows) = self.rows.take() {
+            self.recorder_wait = rows.waited;
         }
     }
 

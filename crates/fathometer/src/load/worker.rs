@@ -133,6 +133,7 @@ impl<'a> Worker<'a> {
         let processor = meter.finish(self.now, &self.tally);
         self.roll();
         self.close_interval(self.now);
+        self.tally.hang_up();
         Ok(Outcomes {
             tally: self.tally,
             processor,
