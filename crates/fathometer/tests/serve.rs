@@ -341,7 +341,9 @@ fn a_download_under_way_is_completed_when_the_server_ends() {
     let file = fs::File::create(folder.path().join("big")).unwrap();
     file.set_len(length).unwrap();
     fs::write(folder.path().join("small"), "small").unwrap();
-    let mut server = Server::start(folder.path(), &["--drain", "60s"]);
+    // With one loop, which has begun to end for all when it has for one.
+    let arguments = ["--drain", "60s", "--threads", "1"];
+    let mut server = Server::start(folder.path(), &arguments);
     let mut idle = server.connect();
     idle.get("/small");
     let mut begun = server.connect();

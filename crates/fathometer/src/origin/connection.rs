@@ -178,11 +178,9 @@ impl Open {
                         self.machine.handle_truncated_file();
                         return true;
                     }
-                    Ok(Some(written)) => {
-                        *octets_left -= written as u64;
-                        // The rest did not fit: the kernel tells when it does.
-                        self.writable = written as u64 == length;
-                    }
+                    // Fewer than asked for may have been all the file has, and not all that fits:
+                    // only the next call tells.
+                    Ok(Some(written)) => *octets_left -= written as u64,
                     _ => {}
                 }
                 sent

@@ -503,6 +503,7 @@ impl OriginLoop {
         for place in 0..self.open.len() {
             if let Some(open) = &mut self.open[place] {
                 // What has come and was not read is under way.
+                open.machine.announce_end();
                 open.readable = true;
                 self.serve(place, buffers);
             }

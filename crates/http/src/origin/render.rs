@@ -84,10 +84,8 @@ impl Origin {
         sink: &mut impl FieldSink,
     ) {
         match (value, &answer.content, described) {
-            (FieldValue::ContentLength, ..) => {
-                if !answer.status.is_bodiless() {
-                    sink.field(name, Decimal::new(answer.length).as_bytes());
-                }
+            (FieldValue::ContentLength, ..) if !answer.status.is_bodiless() => {
+                sink.field(name, Decimal::new(answer.length).as_bytes());
             }
             (FieldValue::Allow, ..) => {
                 if let Some(allow) = answer.allow {

@@ -354,3 +354,62 @@ fn the_end_is_announced_with_the_last_write_and_no_other() {
     assert!(*last && others.iter().all(|ends| !ends) && others.len() > 5);
     assert_eq!(host.connection.poll_action(), Some(Action::ShutdownWrite));
 }
+
+#[test]
+fn a_server_that_ends_answers_what_has_begun_and_closes_what_is_idle() {
+    let mut idle = Host::new(ServerConfig::default());
+    idle.send(GET);
+    idle.connection.end(idle.now);
+    assert_eq!(idle.connection.poll_action(), Some(Action::Close));
+    assert_eq!(
+        idle.connection.close_reason(),
+        Some(CloseReason::ServerEnds)
+    );
+    assert!(idle.connection.is_finished());
+
+    let mut begun = Host::new(ServerConfig::default());
+    let (start, rest) = GET.split_at(9);
+    begun.send(start);
+    begun.connection.end(begun.now);
+    assert_eq!(begun.connection.close_reason(), None);
+    begun.send(rest.to_owned() + GET);
+    assert_eq!(begun.statuses().len(), 1);
+    let output = begun.output();
+    assert!(output.contains("\r\nConnection: close\r\n"), "{output}");
+    assert_eq!(
+        begun.connection.close_reason(),
+        Some(CloseReason::ServerEnds)
+    );
+}
+
+#[test]
+fn texts_of_requests_come_with_their_events_and_in_part_when_cut_short() {
+    let mut host = Host::new(ServerConfig {
+        request_text: true,
+        ..ServerConfig::default()
+    });
+    let connection = &mut host.connection;
+    let requests = "GET /none HTTP/1.1\r\nHost: h\r\nReferer: r\r\nUser-Agent: u\r\n\r\n\
+                    GET /30000-0 HTTP/1.1\r\nHost: h\r\n\r\nBAD\r\n\r\n";
+    connection.handle_data(requests.as_bytes(), Instant::ZERO);
+    let mut sent = 0;
+    while sent < 10_000 {
+        let mut slices = [IoSlice::new(&[]); 8];
+        let filled = connection.transmit(&mut slices);
+        let offered: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+        let taken = offered.min(10_000 - sent);
+        connection.transmitted(taken, Instant::ZERO);
+        sent += taken;
+    }
+    let (served, text) = connection.poll_event_with_text().unwrap();
+    assert_eq!(served.status, 404);
+    assert_eq!(text.line, b"GET /none HTTP/1.1");
+    assert_eq!((text.referer, text.user_agent), (&b"r"[..], &b"u"[..]));
+    let first = served.head.0 + served.body.0;
+    assert!(connection.poll_event_with_text().is_none());
+    connection.handle_failure();
+    let (served, text) = connection.cut_short(Instant::ZERO).unwrap();
+    assert_eq!(text.line, b"GET /30000-0 HTTP/1.1");
+    assert_eq!(first + served.head.0 + served.body.0, 10_000);
+    assert!(connection.cut_short(Instant::ZERO).is_none());
+}

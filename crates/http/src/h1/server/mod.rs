@@ -130,6 +130,8 @@ pub struct Connection {
 
 /// What the next octets of the input are.
 #[derive(Debug)]
+// A box would cost an allocation for each request with content.
+#[allow(clippy::large_enum_variant)]
 enum Reading {
     Head,
     Body {
@@ -289,10 +291,16 @@ impl Connection {
         }
     }
 
-    /// The server ends: requests that have begun to come are answered, the last of them with
-    /// `Connection: close`, and then the connection is closed; at once when there are none.
+    /// The server is about to end: whatever is answered from now on says `Connection: close`. Between
+    /// this and [`end`](Self::end) the host reads what has come.
+    pub fn announce_end(&mut self) {
+        self.ending = true;
+    }
+
+    /// The server ends: requests that have begun to come are answered, and then the connection is
+    /// closed; at once when there are none.
     pub fn end(&mut self, now: Instant) {
-        if self.phase == Phase::Closed || self.ending {
+        if self.phase == Phase::Closed {
             return;
         }
         self.ending = true;

@@ -80,10 +80,8 @@ impl Connection {
             let head = &bytes[..length];
             let read = request::read(head, &self.config.limits)?;
             let text = self.keep_text(read.line, head);
-            self.begin(&read, length, text, now).map_err(|refusal| {
-                self.texts.forget(text);
-                refusal
-            })?;
+            self.begin(&read, length, text, now)
+                .inspect_err(|_| self.texts.forget(text))?;
             Ok(length)
         });
         match begun {
