@@ -75,6 +75,15 @@ pub struct ServeArguments {
     /// Leave Nagle's algorithm on
     #[arg(long)]
     nagle: bool,
+    /// Connections that may wait to be accepted, as far as the kernel allows [default: 4096]
+    #[arg(long, value_name = "N")]
+    backlog: Option<u32>,
+    /// Serve at most so many connections at a time; others wait to be accepted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: Option<u32>,
+    /// Serve at most so many connections at a time; others are reset
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    shed_above: Option<u32>,
 }
 
 /// Serves until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.
@@ -115,24 +124,25 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         request_text: log.is_some(),
         ..server::embedded_config(embedded, demands)
     });
+    let asked = arguments.max_connections.map(|most| most as usize);
+    let most_open = share.connections.min(asked.unwrap_or(usize::MAX));
     let options = ServiceOptions {
         addresses: arguments.listen.clone(),
         sockets: OriginSockets {
             nodelay: demands.nodelay,
             quick_ack: None,
+            backlog: arguments.backlog,
         },
         pinned: arguments.pin,
-        most_open: share.connections,
+        most_open,
+        shed_above: arguments.shed_above.map(|most| most as usize),
         log,
     };
     let service = Service::start(&options, origins, &config, clock).map_err(start_failure)?;
     for address in service.addresses() {
         println!("serving {what} on http://{address}/");
     }
-    eprintln!(
-        "{threads} event loops, at most {} connections; interrupt to end",
-        share.connections
-    );
+    eprintln!("{threads} event loops, at most {most_open} connections; interrupt to end",);
     wait(interrupt, &service)?;
     service.drain(arguments.drain);
     let statistics = service.join()?;

@@ -36,7 +36,7 @@ use self::timers::{Alarm, Timers};
 const WAKE: Token = Token(usize::MAX);
 const LISTENER: usize = usize::MAX / 2;
 /// Connections that may wait to be accepted, as far as the kernel allows.
-const BACKLOG: u32 = 4096;
+pub const BACKLOG: u32 = 4096;
 /// Connections accepted before others are served.
 const ACCEPTED_AT_ONCE: usize = 128;
 /// How long accepting pauses when there are no descriptors, unless a connection ends before.
@@ -54,6 +54,9 @@ pub struct OriginSockets {
     /// TCP_QUICKACK of the listening sockets, which accepted connections inherit; `None` leaves the
     /// kernel alone.
     pub quick_ack: Option<bool>,
+    /// Connections that may wait to be accepted, as far as the kernel allows; `None`:
+    /// [`BACKLOG`].
+    pub backlog: Option<u32>,
 }
 
 /// What an origin has done, counted over all its connections.
@@ -67,6 +70,8 @@ pub struct OriginStatistics {
     pub content: u64,
     /// Connections that were reset when the loop ended.
     pub reset_at_end: u64,
+    /// Connections that were reset because enough were open.
+    pub shed: u64,
     /// Times that accepting paused because there were no descriptors.
     pub pauses: u64,
     /// Lines of the access log that could not be written.
@@ -84,6 +89,7 @@ impl OriginStatistics {
             responses: self.responses + other.responses,
             content: self.content + other.content,
             reset_at_end: self.reset_at_end + other.reset_at_end,
+            shed: self.shed + other.shed,
             pauses: self.pauses + other.pauses,
             log_lines_lost: self.log_lines_lost + other.log_lines_lost,
             busy_max_ns: self.busy_max_ns.max(other.busy_max_ns),
@@ -145,6 +151,8 @@ pub struct OriginLoop {
     open: Vec<Option<Box<Open>>>,
     free: Vec<usize>,
     most_open: usize,
+    /// With so many connections open, others are reset.
+    shed_above: usize,
     timers: Timers,
     /// Connections that have had their turn and have more to do.
     again: Vec<usize>,
@@ -209,6 +217,7 @@ impl OriginLoop {
             open: Vec::new(),
             free: Vec::new(),
             most_open: LISTENER,
+            shed_above: usize::MAX,
             timers: Timers::default(),
             again: Vec::new(),
             accepting: Accepting::WhenReady,
@@ -222,6 +231,13 @@ impl OriginLoop {
     /// Bounds the connections that are open at a time; others wait in the kernel's queue.
     fn with_most_open(mut self, most: usize) -> OriginLoop {
         self.most_open = most.clamp(1, LISTENER);
+        self
+    }
+
+    /// Resets connections that come while so many are open: a server that would rather serve some
+    /// well than all badly.
+    fn shedding_above(mut self, most: usize) -> OriginLoop {
+        self.shed_above = most;
         self
     }
 
@@ -354,10 +370,7 @@ impl OriginLoop {
         for listener in 0..self.listeners.len() {
             loop {
                 if self.open_now() >= self.most_open {
-                    self.pause(
-                        now,
-                        "as many connections are open as there are descriptors for",
-                    );
+                    self.pause(now, "as many connections are open as there may be");
                     return;
                 }
                 if accepted == ACCEPTED_AT_ONCE {
@@ -365,6 +378,12 @@ impl OriginLoop {
                     return;
                 }
                 match self.listeners[listener].accept() {
+                    Ok((stream, _)) if self.open_now() >= self.shed_above => {
+                        accepted += 1;
+                        self.statistics.shed += 1;
+                        // Closing resets it, whatever has come already.
+                        let _ = socket::set_linger(&stream, Some(Duration::ZERO));
+                    }
                     Ok((stream, peer)) => {
                         accepted += 1;
                         self.add(stream, peer, buffers);
@@ -393,7 +412,7 @@ impl OriginLoop {
         {
             self.spoken = Some(now);
             eprintln!(
-                "new connections wait: {why} ({} are open); allow more with `ulimit -n`",
+                "new connections wait: {why} ({} are open); allow more with `ulimit -n` or --max-connections",
                 self.open_now()
             );
         }
@@ -526,5 +545,6 @@ fn listen(
         reuse_port,
         ..socket::SocketOptions::default()
     };
-    socket::listen(address, BACKLOG, &options).map_err(io::Error::other)
+    let backlog = sockets.backlog.unwrap_or(BACKLOG);
+    socket::listen(address, backlog, &options).map_err(io::Error::other)
 }

@@ -23,6 +23,8 @@ pub struct ServiceOptions {
     pub pinned: bool,
     /// Connections that may be open at a time in all loops.
     pub most_open: usize,
+    /// With so many connections open in all loops, others are reset.
+    pub shed_above: Option<usize>,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
 }
@@ -60,7 +62,8 @@ impl Service {
         clock: Clock,
     ) -> Result<Service, ServiceError> {
         let shared = origins.len() > 1;
-        let most_open = options.most_open / origins.len().max(1);
+        let count = origins.len().max(1);
+        let most_open = options.most_open / count;
         let mut addresses = Vec::new();
         for &address in &options.addresses {
             let failed = |error| ServiceError::Listen { address, error };
@@ -78,6 +81,9 @@ impl Service {
             }
             let mut one = OriginLoop::with_listeners(listeners, origin, Arc::clone(config), clock)?
                 .with_most_open(most_open);
+            if let Some(most) = options.shed_above {
+                one = one.shedding_above(most.div_ceil(count));
+            }
             if let Some(log) = &options.log {
                 one = one.with_log(Arc::clone(log));
             }

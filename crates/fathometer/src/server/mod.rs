@@ -235,6 +235,7 @@ fn start_embedded(
     let sockets = OriginSockets {
         nodelay: demands.nodelay,
         quick_ack: demands.quick_ack,
+        backlog: None,
     };
     let (tell, told) = std::sync::mpsc::sync_channel(1);
     let thread = host.namespace.spawn("origin", move || {

@@ -283,6 +283,7 @@ fn curl_asks_before_it_sends() {
         OriginSockets {
             nodelay: true,
             quick_ack: None,
+            backlog: None,
         },
         clock,
     )
