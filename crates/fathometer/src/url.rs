@@ -115,7 +115,13 @@ mod tests {
             ("/", 80)
         );
         assert_eq!(Url::parse("http://h?q=1").unwrap().target, "/?q=1");
-        for bad in ["https://x/", "x", "http:///y", "http://u@h/", "http://h/a b"] {
+        for bad in [
+            "https://x/",
+            "x",
+            "http:///y",
+            "http://u@h/",
+            "http://h/a b",
+        ] {
             assert!(Url::parse(bad).is_err(), "{bad}");
         }
     }

@@ -110,7 +110,8 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
         };
         match (key, value) {
             ("files", _) => {
-                files = u32::try_from(number()?).map_err(|_| format!("{value} files are too many"))?;
+                files =
+                    u32::try_from(number()?).map_err(|_| format!("{value} files are too many"))?;
             }
             ("requests", _) => requests = number()?,
             ("order", "popular-fewest") => order = Some(PageOrder::PopularFewest),
@@ -191,7 +192,10 @@ pub fn describe(name: &str) -> String {
         "wsesslog" => "sessions of an httperf session file".to_owned(),
         "log" => "an access log (Common or Combined Log Format), replayed".to_owned(),
         "har" => "the pages of a HAR file, with their dependencies".to_owned(),
-        SIGMETRICS => "SURGE with the parameters of SIGMETRICS '98, unconfirmed; settings as surge's".to_owned(),
+        SIGMETRICS => {
+            "SURGE with the parameters of SIGMETRICS '98, unconfirmed; settings as surge's"
+                .to_owned()
+        }
         word if word.starts_with(SURGE) => "SURGE (Barford and Crovella 1998)".to_owned(),
         _ => match load(name, Seed(1), &mut |_, _| {}) {
             Ok(Loaded::Plain(workload)) => {

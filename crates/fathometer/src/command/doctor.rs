@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use fathometer_sys::{Machine, cgroup};
 use fathometer_sys::privilege::{self, Ability};
+use fathometer_sys::{Machine, cgroup};
 
 use super::Failure;
 use crate::data;

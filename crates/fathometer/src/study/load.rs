@@ -25,8 +25,8 @@ use crate::era::Era;
 use crate::lab::{Lab, Side};
 use crate::load::{self, Limit, Options, Users};
 use crate::run_folder::WriteError;
-use crate::server::limited::{self, Limited, Throttle};
 use crate::server::PORT;
+use crate::server::limited::{self, Limited, Throttle};
 use crate::wire::WireOptions;
 
 /// The period of the probes. A window of three seconds is met to within a thirtieth.
@@ -99,7 +99,14 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
     let from = Instant::ZERO + began + levels.warm_up;
     let to = from + result.measured.duration;
-    host_metrics(&mut metrics, &samples, from, to, levels.quota(), &mut validity);
+    host_metrics(
+        &mut metrics,
+        &samples,
+        from,
+        to,
+        levels.quota(),
+        &mut validity,
+    );
     judge(&result, &levels.load, &mut validity);
     Ok(Finished {
         record: ReplicateRecord {
@@ -167,7 +174,12 @@ impl<'a> Levels<'a> {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
     }
 
-    fn options(&self, setup: &Setup<'_>, study: &Study, seed: Seed) -> Result<Options, ReplicateError> {
+    fn options(
+        &self,
+        setup: &Setup<'_>,
+        study: &Study,
+        seed: Seed,
+    ) -> Result<Options, ReplicateError> {
         let mut plan = Plan::clone(&self.site.plan);
         plan.sessions = self.sessions;
         let address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
@@ -287,7 +299,10 @@ fn load_metrics(result: &LoadResult, users: u32) -> BTreeMap<String, f64> {
     let attempts = ended.completed + ended.failed;
     let errors = ended.failed + ended.status_errors;
     put("clients", f64::from(users));
-    put("throughput_kB_per_s", ended.received.as_f64() / 1e3 / seconds);
+    put(
+        "throughput_kB_per_s",
+        ended.received.as_f64() / 1e3 / seconds,
+    );
     put("connections_per_s", ended.connected as f64 / seconds);
     put("exchanges_per_s", ended.completed as f64 / seconds);
     put("errors_per_s", errors as f64 / seconds);
@@ -371,7 +386,10 @@ fn host_metrics(
             "page_cache_kB",
             group.memory.page_cache.map(|bytes| bytes.as_f64() / 1e3),
         );
-        let reads = group.disk.as_ref().and_then(|disk| step.per_second(disk.reads));
+        let reads = group
+            .disk
+            .as_ref()
+            .and_then(|disk| step.per_second(disk.reads));
         put("disk_reads_per_s", reads);
     }
     if let Some(network) = network {

@@ -14,9 +14,9 @@ use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
 use fathometer_workload::microscape;
 
+use super::load::LoadSite;
 use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
 use super::schedule::{self, Job};
-use super::load::LoadSite;
 use super::spec::{Cell, Kind, SpecError, Study};
 use crate::data::{self, DataError};
 use crate::era::{Era, EraError};

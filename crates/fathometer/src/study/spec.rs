@@ -88,7 +88,11 @@ pub struct ByMode {
 impl ByMode {
     /// The value in a mode (`quick`, `full`).
     pub fn of(self, mode: &str) -> f64 {
-        if mode == "quick" { self.quick } else { self.full }
+        if mode == "quick" {
+            self.quick
+        } else {
+            self.full
+        }
     }
 }
 

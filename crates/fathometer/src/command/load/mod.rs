@@ -202,7 +202,11 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         .as_ref()
         .map(|slo| slo.judge(&result))
         .unwrap_or_default();
-    let format = if arguments.json { Format::Json } else { arguments.format };
+    let format = if arguments.json {
+        Format::Json
+    } else {
+        arguments.format
+    };
     print!("{}", format.render(&result, &promises)?);
     saved.write(&result, &promises)?;
     Ok(exit_code(&result, &promises))
@@ -232,8 +236,12 @@ fn meet(address: SocketAddr, patience: Duration) -> Result<(), Failure> {
         }
         Err(error) => {
             let advice = match error.kind() {
-                std::io::ErrorKind::ConnectionRefused => ": nobody listens there; is the server running, and on this port?",
-                std::io::ErrorKind::TimedOut => ": nobody answered; is the address right, and is there a firewall? (--connect-timeout says how long to wait)",
+                std::io::ErrorKind::ConnectionRefused => {
+                    ": nobody listens there; is the server running, and on this port?"
+                }
+                std::io::ErrorKind::TimedOut => {
+                    ": nobody answered; is the address right, and is there a firewall? (--connect-timeout says how long to wait)"
+                }
                 _ => "",
             };
             Err(format!("failed to connect to {address}: {error}{advice}").into())
@@ -325,7 +333,11 @@ fn describe(result: &mut LoadResult, arguments: &LoadArguments, planned: &plan::
             "connections",
             connections.to_string(),
         );
-        tell(arguments.arrivals.is_some(), "arrivals", "constant".to_owned());
+        tell(
+            arguments.arrivals.is_some(),
+            "arrivals",
+            "constant".to_owned(),
+        );
     }
     let is_default = |given: Duration, default: Duration| given != default;
     tell(
@@ -335,20 +347,28 @@ fn describe(result: &mut LoadResult, arguments: &LoadArguments, planned: &plan::
             .duration
             .map_or(String::new(), |time| format!("{} s", time.as_secs_f64())),
     );
-    tell(arguments.threads.is_some(), "threads", setup.threads.to_string());
+    tell(
+        arguments.threads.is_some(),
+        "threads",
+        setup.threads.to_string(),
+    );
     tell(
         is_default(arguments.timeout, Duration::from_secs(30)),
         "timeout",
         "30 s".to_owned(),
     );
+    tell(!arguments.warmup.is_zero(), "warm-up", "none".to_owned());
     tell(
-        !arguments.warmup.is_zero(),
-        "warm-up",
-        "none".to_owned(),
+        arguments.policy.to_string() != "h1.1",
+        "policy",
+        "h1.1".to_owned(),
     );
-    tell(arguments.policy.to_string() != "h1.1", "policy", "h1.1".to_owned());
     tell(arguments.nagle, "Nagle's algorithm", "off".to_owned());
-    tell(arguments.reset, "end of connections", "closed, not reset".to_owned());
+    tell(
+        arguments.reset,
+        "end of connections",
+        "closed, not reset".to_owned(),
+    );
     tell(arguments.seed != 1, "seed", "1".to_owned());
     setup.defaults = defaults;
 }

@@ -42,7 +42,9 @@ impl Format {
             Format::Screen => load::screen::render(result, promises),
             Format::Webstone => load::webstone::render(result),
             Format::Json => {
-                let mut json = Summary::of(result).with_promises(promises.to_vec()).to_json();
+                let mut json = Summary::of(result)
+                    .with_promises(promises.to_vec())
+                    .to_json();
                 if !json.ends_with('\n') {
                     json.push('\n');
                 }
@@ -151,7 +153,10 @@ fn probe(path: &Path) -> Result<(), Failure> {
 }
 
 fn refused(path: &Path, error: &std::io::Error) -> String {
-    format!("failed to write {}: {error}: name another place with --save", path.display())
+    format!(
+        "failed to write {}: {error}: name another place with --save",
+        path.display()
+    )
 }
 
 /// `name.parquet` is the first part, `name-0002.parquet` the second.
@@ -159,7 +164,10 @@ fn part(path: &Path, number: u32) -> PathBuf {
     if number <= 1 {
         return path.to_owned();
     }
-    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("exchanges");
+    let stem = path
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or("exchanges");
     path.with_file_name(part_name(number).replacen("exchanges", stem, 1))
 }
 
@@ -172,9 +180,8 @@ struct Rows {
 
 impl Rows {
     fn new(path: PathBuf, targets: &[String]) -> Rows {
-        let open: Opener = Box::new(move |number| {
-            Ok(BufWriter::new(File::create(part(&path, number))?))
-        });
+        let open: Opener =
+            Box::new(move |number| Ok(BufWriter::new(File::create(part(&path, number))?)));
         Rows {
             writer: Some(PartsWriter::new(ROWS_PER_PART, Vec::new(), targets, open)),
         }

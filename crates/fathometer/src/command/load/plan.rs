@@ -85,10 +85,15 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
 }
 
 fn target(arguments: &LoadArguments, url: &Url) -> Result<Target, Failure> {
-    let content = match arguments.body.as_deref().map(|body| body.strip_prefix('@').ok_or(body)) {
+    let content = match arguments
+        .body
+        .as_deref()
+        .map(|body| body.strip_prefix('@').ok_or(body))
+    {
         None => None,
         Some(Ok(file)) => Some(
-            std::fs::read(file).map_err(|error| format!("failed to read the body {file:?}: {error}"))?,
+            std::fs::read(file)
+                .map_err(|error| format!("failed to read the body {file:?}: {error}"))?,
         ),
         Some(Err(text)) => Some(text.as_bytes().to_vec()),
     };
@@ -117,7 +122,10 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
         Some(text) => steps(text)?,
         None => Vec::new(),
     };
-    let first = steps.first().filter(|(at, _)| at.is_zero()).map(|&(_, users)| users);
+    let first = steps
+        .first()
+        .filter(|(at, _)| at.is_zero())
+        .map(|&(_, users)| users);
     if first.is_some() {
         steps.remove(0);
     }
@@ -135,7 +143,8 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
 fn steps(text: &str) -> Result<Vec<(Duration, u32)>, String> {
     let mut steps: Vec<(Duration, u32)> = Vec::new();
     for part in text.split(',') {
-        let wrong = |why: String| format!("{part:?} is no step: {why}: write USERS@TIME, as in 50@30s");
+        let wrong =
+            |why: String| format!("{part:?} is no step: {why}: write USERS@TIME, as in 50@30s");
         let (users, at) = part
             .split_once('@')
             .ok_or_else(|| wrong("it has no @".to_owned()))?;
@@ -162,7 +171,9 @@ fn profile(arguments: &LoadArguments) -> Result<Profile, Failure> {
     let last = stretches.last().map_or(0.0, |stretch| stretch.to);
     let pieces = stretches
         .iter()
-        .filter(|stretch| stretch.length.is_some() || (stretch.from != stretch.to && !rest.is_zero()))
+        .filter(|stretch| {
+            stretch.length.is_some() || (stretch.from != stretch.to && !rest.is_zero())
+        })
         .map(|&Stretch { from, to, length }| Piece {
             length: length.unwrap_or(rest),
             from,

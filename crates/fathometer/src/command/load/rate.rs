@@ -52,7 +52,10 @@ pub fn parse(text: &str) -> Result<Vec<Stretch>, String> {
         }
         stretches.push(Stretch { from, to, length });
     }
-    if stretches.iter().all(|stretch| stretch.from == 0.0 && stretch.to == 0.0) {
+    if stretches
+        .iter()
+        .all(|stretch| stretch.from == 0.0 && stretch.to == 0.0)
+    {
         return Err("a rate of 0 asks for nothing".to_owned());
     }
     Ok(stretches)
