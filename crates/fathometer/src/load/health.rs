@@ -154,7 +154,10 @@ mod tests {
         let late = examined(|window, _| {
             window.latency.send_lag.record(Duration::from_millis(11));
         });
-        assert!(late[0].contains("11.0ms") && late[0].contains("limit 10.0ms"), "{late:?}");
+        assert!(
+            late[0].contains("11.0ms") && late[0].contains("limit 10.0ms"),
+            "{late:?}"
+        );
         let busy = examined(|_, generator| generator.workers[0].busy = 0.97);
         assert!(busy[0].contains("97 %") && busy[0].contains("generator's"));
         let ports = examined(|_, generator| generator.ports_exhausted = 7);

@@ -21,9 +21,7 @@ use super::tally::{Edges, Part, Tally, WindowTally, nanos};
 use super::timeline::{Timeline, merge_counts};
 use super::user::Population;
 use super::worker::{Outcomes, Worker};
-use super::{
-    LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users,
-};
+use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users};
 
 /// How often the wish to end is asked for.
 const ASK: Duration = Duration::from_millis(50);
@@ -59,7 +57,11 @@ pub fn run(
     if needed > limit {
         return Err(LoadError::Descriptors { needed, limit });
     }
-    let processors = if options.pin { sched::processors()? } else { Vec::new() };
+    let processors = if options.pin {
+        sched::processors()?
+    } else {
+        Vec::new()
+    };
     let before = CpuTimes::read();
     let (rows, waiting_rows) = recorder::channel();
     let (parts, told) = mpsc::channel();
@@ -79,9 +81,8 @@ pub fn run(
     };
     let ended = thread::scope(|scope| -> Result<Ending, LoadError> {
         let records = recorder.is_some();
-        let recording = recorder.map(|recorder| scope.spawn(move || {
-            recorder::serve(recorder, &waiting_rows)
-        }));
+        let recording =
+            recorder.map(|recorder| scope.spawn(move || recorder::serve(recorder, &waiting_rows)));
         let rows = records.then_some(rows);
         let started = test.start(scope, &parts, rows.as_ref());
         // What is left of these ends here, so that the channels end with the loops.
@@ -125,7 +126,9 @@ fn needs(options: &Options) -> (u64, u32) {
             let policy = options.policy;
             let each = match policy.pipeline {
                 Some(_) => policy.connections,
-                None => policy.connections.min(largest_page(&options.plan).min(256) as u16),
+                None => policy
+                    .connections
+                    .min(largest_page(&options.plan).min(256) as u16),
             };
             (u64::from(most) * u64::from(each.max(1)), most)
         }
@@ -212,7 +215,9 @@ impl Crew<'_> {
                 worker.population = Some(Population {
                     active: *users,
                     start_interval: start_interval.as_nanos() as u64,
-                    steps: steps.map(|&(at, users)| (at.as_nanos() as u64, users)).collect(),
+                    steps: steps
+                        .map(|&(at, users)| (at.as_nanos() as u64, users))
+                        .collect(),
                     first: number as u32,
                     stride: self.loops as u32,
                 });
@@ -315,7 +320,11 @@ impl Test<'_> {
             outcomes,
             timeline,
         } = ending;
-        let finished = outcomes.iter().map(|o| o.finished).max().unwrap_or(edges.start);
+        let finished = outcomes
+            .iter()
+            .map(|o| o.finished)
+            .max()
+            .unwrap_or(edges.start);
         let last_end = outcomes.iter().map(|o| o.tally.last_end).max();
         // A count ends with its last exchange; a time may be cut short, or outlast the arrivals.
         let end = match self.options.limit {
@@ -412,7 +421,10 @@ impl Test<'_> {
                 }
             }
         };
-        let started = self.crew.clock.realtime_of(Instant::from_nanos(edges.start));
+        let started = self
+            .crew
+            .clock
+            .realtime_of(Instant::from_nanos(edges.start));
         Setup {
             url: format!("http://{}{path}", options.host),
             workload: options.plan.name.clone(),

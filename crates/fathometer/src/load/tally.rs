@@ -287,7 +287,9 @@ impl Tally {
         let latency = &mut window.latency;
         latency.corrected.record(corrected);
         latency.uncorrected.record(nanos(now - exchange.sent));
-        latency.first_byte.record(nanos(exchange.first_byte - exchange.sent));
+        latency
+            .first_byte
+            .record(nanos(exchange.first_byte - exchange.sent));
         latency.transfer.record(nanos(now - exchange.first_byte));
         self.last_end = now;
         if let Some(target) = self.targets.get_mut(exchange.target as usize) {

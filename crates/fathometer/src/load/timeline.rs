@@ -87,7 +87,8 @@ impl Timeline {
             connections: part.connections,
             send_lag_p99: part.send_lag.quantile(0.99),
         };
-        self.done.push((interval.clone(), Sketch::of(&part.latency)));
+        self.done
+            .push((interval.clone(), Sketch::of(&part.latency)));
         if self.done.len() > self.most {
             self.halve();
         }

@@ -473,7 +473,8 @@ impl Worker<'_> {
             } else {
                 let named_by = page.named_by.iter().enumerate().skip(1);
                 let named = named_by.filter(|&(_, &by)| by == exchange.member);
-                user.named.extend(named.map(|(member, _)| (member as u16, now)));
+                user.named
+                    .extend(named.map(|(member, _)| (member as u16, now)));
             }
         } else {
             user.failed = true;

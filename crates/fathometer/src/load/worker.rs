@@ -169,9 +169,7 @@ impl<'a> Worker<'a> {
 
     /// Whether nothing more is planned.
     pub(super) fn is_planned_out(&self) -> bool {
-        self.now >= self.tally.edges.end
-            || self.shared.is_planned_out()
-            || self.shared.is_stopped()
+        self.now >= self.tally.edges.end || self.shared.is_planned_out() || self.shared.is_stopped()
     }
 
     fn is_over(&self) -> bool {
@@ -595,7 +593,9 @@ impl<'a> Worker<'a> {
 
     fn complete(&mut self, place: u32, exchange: &Exchange, received: &Received) {
         let target = self.shared.target(TargetId(exchange.target));
-        let wanted = target.size.filter(|_| exchange.status == 200 && target.method != "HEAD");
+        let wanted = target
+            .size
+            .filter(|_| exchange.status == 200 && target.method != "HEAD");
         self.roll();
         self.tally.completed(exchange, received, wanted, self.now);
         self.record(place, exchange, received, Outcome::Complete);
@@ -737,6 +737,7 @@ impl Meter {
     fn finish(&mut self, now: u64, tally: &Tally) -> ProcessorTime {
         self.look(now, tally);
         let end = self.end.unwrap_or_else(thread_time);
-        self.begin.map_or_else(ProcessorTime::default, |begin| end.since(begin))
+        self.begin
+            .map_or_else(ProcessorTime::default, |begin| end.since(begin))
     }
 }
