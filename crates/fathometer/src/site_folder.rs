@@ -96,6 +96,21 @@ pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     Ok(written)
 }
 
+/// Makes the system forget what it keeps of the files below `folder` in memory, so that whoever reads
+/// them next reads them from the disk, and is charged for keeping them. Files must not be in use.
+pub fn forget(folder: &Path) -> Result<(), SiteFolderError> {
+    let mut paths = Vec::new();
+    collect(folder, folder, &mut paths)?;
+    for path in paths {
+        let file = DiskFile::open(&path).map_err(system("open", &path))?;
+        // What is not on the disk yet cannot be forgotten.
+        file.sync_data().map_err(system("save", &path))?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|error| system("forget", &path)(error.into()))?;
+    }
+    Ok(())
+}
+
 fn write_one(path: &Path, body: &Body, modified: SystemTime) -> Result<(), SiteFolderError> {
     let mut file = DiskFile::create(path).map_err(system("write", path))?;
     for piece in body.pieces() {

@@ -17,7 +17,7 @@ use fathometer_sys::cgroup::{CpuLimit, Group, Limits as GroupLimits};
 use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
 use fathometer_sys::{Clock, SocketOptions};
 use fathometer_workload::distribution::Law;
-use fathometer_workload::plan::{Plan, Sessions};
+use fathometer_workload::plan::{Choice, PageId, Plan, Sessions};
 
 use super::replicate::{Finished, ReplicateError, Setup, Shared, one_of, parsed, wire_limits};
 use super::spec::{Cell, Load, Study};
@@ -27,6 +27,7 @@ use crate::load::{self, Limit, Options, Users};
 use crate::run_folder::WriteError;
 use crate::server::PORT;
 use crate::server::limited::{self, Limited, Throttle};
+use crate::site_folder;
 use crate::wire::WireOptions;
 
 /// The period of the probes. A window of three seconds is met to within a thirtieth.
@@ -65,6 +66,8 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         .seed
         .stream(setup.cell.level("workload"))
         .child(u64::from(setup.replicate));
+    // What this program, or a server before, has left of the files in memory is nobody's budget.
+    site_folder::forget(&levels.site.folder)?;
     let group = Group::create("server", &levels.limits)?;
     let lab = laboratory(shared, setup, clock, seed)?;
     let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
@@ -79,6 +82,10 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         &levels.site.folder,
         levels.throttle,
     )?;
+    lab.client.namespace.run({
+        let options = levels.every_page_once(setup, shared.study, seed)?;
+        move || load::run(options, clock, shared.interrupted, &mut |_| {})
+    })??;
     let sampler = Sampler::start(clock, probes(&lab, &group, &server))?;
     let result = lab.client.namespace.run({
         let options = levels.options(setup, shared.study, seed)?;
@@ -172,6 +179,27 @@ impl<'a> Levels<'a> {
     /// The host's processor time, in cores.
     fn quota(&self) -> f64 {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
+    }
+
+    /// Asks for every page once: a server that has just begun is not what is measured, and its host
+    /// is to have in memory what fits.
+    fn every_page_once(
+        &self,
+        setup: &Setup<'_>,
+        study: &Study,
+        seed: Seed,
+    ) -> Result<Options, ReplicateError> {
+        let mut plan = Plan::clone(&self.site.plan);
+        let pages = plan.pages.len() as u32;
+        plan.choice = Choice::Sequence((0..pages).map(PageId).collect());
+        plan.sessions = Sessions::ENDLESS;
+        Ok(Options {
+            plan: Arc::new(plan),
+            users: Users::closed(2),
+            warm_up: Duration::ZERO,
+            limit: Limit::Exchanges(u64::from(pages)),
+            ..self.options(setup, study, seed)?
+        })
     }
 
     fn options(

@@ -28,6 +28,7 @@ use crate::load::LoadError;
 use crate::run_folder::{WriteError, write_lines};
 use crate::server::definition::Definition;
 use crate::server::{self, Content, Demands, Installed, PORT, ServerError, ServerReport};
+use crate::site_folder::SiteFolderError;
 use crate::wire::{self, WireOptions};
 
 /// The page that studies retrieve, by its workload.
@@ -101,6 +102,9 @@ pub enum ReplicateError {
     /// The client.
     #[error(transparent)]
     Client(#[from] client::ClientError),
+    /// The site's folder.
+    #[error(transparent)]
+    Site(#[from] SiteFolderError),
     /// The load engine.
     #[error("failed to make the load: {0}")]
     Load(#[from] LoadError),
