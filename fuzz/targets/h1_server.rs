@@ -55,7 +55,7 @@ fn origin() -> Arc<Origin> {
     let make = || {
         let file = |path: &str, content_type: &str, body: &[u8]| File {
             path: path.to_owned(),
-            content_type: content_type.to_owned(),
+            content_type: content_type.to_owned().into(),
             body: body.into(),
             encoded: Vec::new(),
             last_modified: 867_153_600,
@@ -72,6 +72,7 @@ fn origin() -> Arc<Origin> {
             pages: vec![Page {
                 base: FileId(0),
                 embedded: vec![FileId(1)],
+                named_by: Vec::new(),
             }],
         };
         let config = OriginConfig {
@@ -111,6 +112,7 @@ fn config(setup: u8) -> Arc<ServerConfig> {
         },
         connection_time: Duration::from_millis(if setup & 1 == 0 { 0 } else { 5 }),
         events: true,
+        request_text: setup & 2 != 0,
     })
 }
 
