@@ -18,7 +18,7 @@ use crate::study::spec::Study;
 pub struct StudyArguments {
     /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file
     study: String,
-    /// Every cell once or twice, in about two minutes [default]
+    /// Every cell once or twice, in a few minutes [default]
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// The repetitions of the paper
@@ -30,6 +30,9 @@ pub struct StudyArguments {
     /// Run only cells with this level; may be given several times, as in --only path=wan
     #[arg(long, value_name = "FACTOR=LEVEL", value_parser = level)]
     only: Vec<(String, String)>,
+    /// Repeat every cell so many times, whatever the study says; intervals need two at least
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    replicates: Option<u32>,
     /// The seed of everything random
     #[arg(long, default_value_t = 1997)]
     seed: u64,
@@ -78,6 +81,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         study,
         mode,
         only,
+        replicates: arguments.replicates,
         seed: Seed(arguments.seed),
         folder: folder.clone(),
         command: std::env::args().collect(),

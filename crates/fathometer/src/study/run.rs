@@ -39,6 +39,8 @@ pub struct Request {
     pub mode: Mode,
     /// Levels that cells must have (`path=wan`), several of one factor being alternatives.
     pub only: Vec<(String, String)>,
+    /// Repetitions of every cell, instead of the study's.
+    pub replicates: Option<u32>,
     /// The seed that everything random comes from.
     pub seed: Seed,
     /// The run's folder, to be made.
@@ -127,7 +129,12 @@ pub fn execute(
         Mode::Full => "full",
     };
     let mut notes = Vec::new();
-    let cells = wanted_cells(study, mode, &request.only)?;
+    let mut cells = wanted_cells(study, mode, &request.only)?;
+    if let Some(replicates) = request.replicates {
+        for cell in &mut cells {
+            cell.replicates = replicates;
+        }
+    }
     let materials = Materials::load(&cells)?;
     let cells = materials.possible(cells, &mut notes);
     if cells.is_empty() {
