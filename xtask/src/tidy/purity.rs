@@ -18,9 +18,7 @@ struct Ban {
 }
 
 const PURE: &[&str] = &["model", "http", "path", "workload", "columnar"];
-const PURE_AND_ANALYSIS: &[&str] = &[
-    "model", "http", "path", "workload", "columnar", "analysis",
-];
+const PURE_AND_ANALYSIS: &[&str] = &["model", "http", "path", "workload", "columnar", "analysis"];
 const ALL_BUT_SYS: &[&str] = &[
     "model",
     "http",
