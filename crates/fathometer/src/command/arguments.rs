@@ -22,6 +22,14 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
 }
 
+/// As [`time`], and longer than nothing.
+pub fn some_time(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        time => Ok(time),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +49,7 @@ mod tests {
         for bad in ["", "s", "10 s", "1d", "-1s", "1e3", "1..2s"] {
             assert!(time(bad).is_err(), "{bad}");
         }
+        assert_eq!(time("0s").unwrap(), Duration::ZERO);
+        assert!(some_time("0s").is_err());
     }
 }

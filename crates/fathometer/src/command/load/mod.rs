@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum, value_parser};
 use fathometer_analysis::load::{LoadResult, Slo, Verdict};
 use fathometer_http::driver::Policy;
 use fathometer_model::Seed;
@@ -18,7 +19,7 @@ use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched, socket};
 
 use self::output::Format;
 use super::Failure;
-use super::arguments::time;
+use super::arguments::{some_time, time};
 use crate::load::{self, Limit, Live, Options, Phase, Users};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use crate::study::run::machine_facts;
@@ -35,19 +36,21 @@ pub struct LoadArguments {
     /// The server: http://host[:port]/path; with --workload its path is not used
     url: String,
     /// Users that wait for their answers; in an open loop the most connections [default: 50]
-    #[arg(short = 'c', long, value_name = "N")]
+    #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     connections: Option<u32>,
     /// Users with pauses and sessions, as the workload has them (SURGE's user equivalents)
-    #[arg(long, value_name = "N", conflicts_with_all = ["connections", "rate"])]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = ["connections", "rate"])]
     ue: Option<u32>,
     /// Change the number of users in steps: 10@0s,50@30s
     #[arg(long, value_name = "STEPS", conflicts_with = "rate")]
     steps: Option<String>,
     /// How long to measure [default: 10s]
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = time)]
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = some_time)]
     duration: Option<Duration>,
     /// Measure exactly so many requests instead
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    #[arg(conflicts_with = "duration")]
     requests: Option<u64>,
     /// An open loop: so many requests (pages, sessions) a second, whatever the server does: 1000,
     /// 100..1000, 100x30s,200x30s
@@ -57,7 +60,7 @@ pub struct LoadArguments {
     #[arg(long, value_enum, value_name = "PROCESS")]
     arrivals: Option<ArrivalsChoice>,
     /// Replay recorded times so many times as fast
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    #[arg(long, value_name = "FACTOR", value_parser = speed, default_value = "1")]
     speed: f64,
     /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipelineN,
     /// h1.1-early-close
@@ -80,10 +83,10 @@ pub struct LoadArguments {
     #[arg(long, value_name = "TEXT", conflicts_with = "workload")]
     body: Option<String>,
     /// How long an exchange may take
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "30s")]
     timeout: Duration,
     /// How long connecting may take
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "10s")]
     connect_timeout: Duration,
     /// Time before the measurement in which nothing counts
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
@@ -96,6 +99,7 @@ pub struct LoadArguments {
     connect_to: Option<String>,
     /// Event loops, a thread each [default: one for every two processors]
     #[arg(short = 't', long, value_name = "N")]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     threads: Option<usize>,
     /// Keep each thread on a processor of its own
     #[arg(long)]
@@ -136,7 +140,7 @@ const EXAMPLES: &str = "Examples:
   fathometer load http://127.0.0.1:8080/ --rate 2000 --arrivals poisson
   fathometer load http://127.0.0.1:8080/ --workload webstone -c 40 --policy h1.0 --format webstone
   fathometer load http://127.0.0.1:8080/ --workload surge --ue 200 -d 10m
-Exit codes: 0 done, 1 failed, 2 usage, 3 measured but INVALID, 4 a promise was broken.";
+Exit codes: 0 done, 1 failed or interrupted, 2 usage, 3 measured but INVALID, 4 a promise was broken.";
 
 /// How the requests of an open loop follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -209,7 +213,44 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     };
     print!("{}", format.render(&result, &promises)?);
     saved.write(&result, &promises)?;
+    if interrupt.is_raised() && is_cut_short(&result) {
+        eprintln!("{}", cut_short(&result));
+        return Ok(ExitCode::from(1));
+    }
     Ok(exit_code(&result, &promises))
+}
+
+/// Whether less was measured than was asked for.
+fn is_cut_short(result: &LoadResult) -> bool {
+    let measured = &result.measured;
+    let by_time = result
+        .setup
+        .duration
+        .is_some_and(|asked| measured.duration < asked);
+    let by_count = result
+        .setup
+        .exchanges
+        .is_some_and(|asked| measured.counts.planned < asked);
+    by_time || by_count
+}
+
+/// What the figures of a test that was interrupted are about.
+fn cut_short(result: &LoadResult) -> String {
+    let measured = &result.measured;
+    let (had, asked) = match (result.setup.duration, result.setup.exchanges) {
+        (_, Some(count)) => (
+            measured.counts.planned.to_string(),
+            format!("{count} exchanges"),
+        ),
+        (time, None) => {
+            let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
+            (
+                seconds(measured.duration),
+                seconds(time.unwrap_or_default()),
+            )
+        }
+    };
+    format!("interrupted: the figures are about {had} of {asked}; what was under way is unfinished")
 }
 
 fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
@@ -259,12 +300,34 @@ fn fields(headers: &[String]) -> Result<Vec<(String, String)>, Failure> {
             return Err(format!("{header:?} is no request field: write 'Name: value'").into());
         };
         let name = name.trim();
+        let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.is_empty() || !name.chars().all(is_token) {
+            return Err(
+                format!("{header:?} is no request field: {name:?} is no name of one").into(),
+            );
+        }
+        if value
+            .trim()
+            .contains(|c: char| c.is_ascii_control() && c != '\t')
+        {
+            return Err(format!(
+                "{header:?} is no request field: its value has a control character"
+            )
+            .into());
+        }
         if name.eq_ignore_ascii_case("user-agent") {
             fields.remove(0);
         }
         fields.push((name.to_owned(), value.trim().to_owned()));
     }
     Ok(fields)
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
+        _ => Err("write a number above 0: 2 is twice as fast, 0.5 half as fast".to_owned()),
+    }
 }
 
 /// Half of the processors: the server under test, when it is on this machine, needs some too.

@@ -38,7 +38,13 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
     let seed = Seed(arguments.seed);
     let (mut plan, notes) = match &arguments.workload {
         Some(name) => {
-            let loaded = workload::load(name, seed, &mut stages())?;
+            let mut quiet = |_: &str, _: f64| {};
+            let mut told = stages();
+            let progress: &mut dyn FnMut(&str, f64) = match arguments.quiet {
+                true => &mut quiet,
+                false => &mut told,
+            };
+            let loaded = workload::load(name, seed, progress)?;
             let mut notes = loaded.notes();
             notes.extend(loaded.fit().into_iter().flat_map(FitReport::differing));
             (loaded.into_plan(), notes)
@@ -62,9 +68,9 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                         return Err("--arrivals recorded needs a workload with recorded times: log:FILE or har:FILE".into());
                     };
                     // A second beyond the last one, so that it is part of it.
-                    length = times.last().map(|last| {
-                        last.div_f64(arguments.speed.max(1e-9)) + Duration::from_secs(1)
-                    });
+                    length = times
+                        .last()
+                        .map(|last| last.div_f64(arguments.speed) + Duration::from_secs(1));
                     Arrivals::recorded(times, arguments.speed)?
                 }
                 ArrivalsChoice::Constant => Arrivals::constant(profile(arguments)?),
@@ -111,9 +117,12 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
     if arguments.ue.is_none() {
         plan.sessions = Sessions::ENDLESS;
     } else if plan.sessions == Sessions::ENDLESS && !scripted {
+        let what = match &arguments.workload {
+            Some(name) => format!("the workload {name} has"),
+            None => "a single URL has".to_owned(),
+        };
         return Err(format!(
-            "the workload {} has no pauses and no sessions, so there is no user equivalent of it: use -c",
-            plan.name
+            "{what} no pauses and no sessions, so there is no user equivalent of it: use -c instead of --ue"
         )
         .into());
     }
