@@ -664,7 +664,7 @@ mod tests {
             Some(ContentCoding::Gzip),
         ];
         assert_eq!(codings(at(0)), both);
-        let later = std::time::SystemTime::now() + Duration::from_secs(60);
+        let later = std::time::UNIX_EPOCH + clock::file_time() + Duration::from_secs(60);
         let file = std::fs::File::options()
             .append(true)
             .open(folder.path().join("a.js"))
