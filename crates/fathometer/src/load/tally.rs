@@ -133,6 +133,22 @@ impl Part {
     }
 }
 
+/// Samples that are counted at a time.
+const SAMPLES: usize = 512;
+
+/// Times that are to be counted, in nanoseconds; which ones, the kind says.
+struct Sample {
+    window: u8,
+    kind: Kind,
+    times: [u64; 4],
+}
+
+enum Kind {
+    Sent,
+    Completed,
+    Page,
+}
+
 /// The counts and times of one loop.
 pub(super) struct Tally {
     pub(super) edges: Edges,
@@ -141,6 +157,7 @@ pub(super) struct Tally {
     part: Part,
     part_ends: u64,
     interval: u64,
+    samples: Vec<Sample>,
     parts: Option<Sender<Part>>,
     pub(super) rows: Option<Rows>,
     /// For each target, responses that came whole and requests that failed.
@@ -175,6 +192,7 @@ impl Tally {
             part: Part::new(0),
             part_ends: edges.start + interval,
             interval,
+            samples: Vec::with_capacity(SAMPLES),
             parts: Some(parts),
             rows,
             targets: vec![(0, 0); targets],
@@ -201,6 +219,7 @@ impl Tally {
 
     /// Closes the interval.
     pub(super) fn close_interval(&mut self) {
+        self.count_samples();
         self.part.connections = self.connections;
         self.part.so_far = self.at(self.part_ends - 1).counts();
         let next = Part::new(self.part.interval + 1);
@@ -223,6 +242,20 @@ impl Tally {
         }
     }
 
+    /// A page has ended, every exchange of it complete or not.
+    pub(super) fn page(&mut self, started: u64, now: u64, complete: bool) {
+        let window = self.edges.window(started);
+        match complete {
+            true => self.windows[window].pages += 1,
+            false => self.windows[window].pages_failed += 1,
+        }
+        self.sample(Sample {
+            window: window as u8,
+            kind: Kind::Page,
+            times: [now.saturating_sub(started), 0, 0, 0],
+        });
+    }
+
     /// An exchange was planned; if it was announced, its interval has counted it.
     pub(super) fn planned(&mut self, planned: u64, announced: bool) {
         self.at(planned).planned += 1;
@@ -241,13 +274,54 @@ impl Tally {
         window.sent += 1;
         window.octets.request_heads.0 += u64::from(exchange.head);
         window.octets.request_bodies.0 += exchange.content;
-        let (queue, lag) = (
-            nanos(exchange.due - exchange.planned),
-            nanos(exchange.sent.saturating_sub(exchange.due)),
-        );
-        window.latency.queue.record(queue);
-        window.latency.send_lag.record(lag);
-        self.part.send_lag.record(lag);
+        self.sample(Sample {
+            window: self.edges.window(exchange.planned) as u8,
+            kind: Kind::Sent,
+            times: [
+                exchange.due - exchange.planned,
+                exchange.sent.saturating_sub(exchange.due),
+                0,
+                0,
+            ],
+        });
+    }
+
+    /// Keeps times to be counted when there are many of them: a histogram that is visited for
+    /// every exchange would be out of the processor's caches each time.
+    fn sample(&mut self, sample: Sample) {
+        self.samples.push(sample);
+        if self.samples.len() == SAMPLES {
+            self.count_samples();
+        }
+    }
+
+    fn count_samples(&mut self) {
+        let Tally {
+            samples,
+            windows,
+            part,
+            ..
+        } = self;
+        for sample in samples.iter() {
+            let latency = &mut windows[usize::from(sample.window)].latency;
+            let [one, two, three, four] = sample.times.map(nanos);
+            match sample.kind {
+                Kind::Sent => {
+                    latency.queue.record(one);
+                    latency.send_lag.record(two);
+                    part.send_lag.record(two);
+                }
+                Kind::Completed => {
+                    latency.corrected.record(one);
+                    part.latency.record(one);
+                    latency.uncorrected.record(two);
+                    latency.first_byte.record(three);
+                    latency.transfer.record(four);
+                }
+                Kind::Page => latency.page.record(one),
+            }
+        }
+        samples.clear();
     }
 
     /// A response is whole.
@@ -267,11 +341,9 @@ impl Tally {
             true => ended.status_errors += 1,
             false => ended.useful += received.content,
         }
-        let corrected = nanos(now - exchange.planned);
         self.part.completed += 1;
         self.part.errors += u64::from(failed);
         self.part.received += octets;
-        self.part.latency.record(corrected);
         let window = &mut self.windows[self.edges.window(exchange.planned)];
         window.completed += 1;
         if window.statuses.is_empty() {
@@ -284,14 +356,17 @@ impl Tally {
         if wanted.is_some_and(|wanted| wanted != received.content) {
             window.wrong_size += 1;
         }
-        let latency = &mut window.latency;
-        latency.corrected.record(corrected);
-        latency.uncorrected.record(nanos(now - exchange.sent));
-        latency
-            .first_byte
-            .record(nanos(exchange.first_byte - exchange.sent));
-        latency.transfer.record(nanos(now - exchange.first_byte));
         self.last_end = now;
+        self.sample(Sample {
+            window: self.edges.window(exchange.planned) as u8,
+            kind: Kind::Completed,
+            times: [
+                now - exchange.planned,
+                now - exchange.sent,
+                exchange.first_byte - exchange.sent,
+                now - exchange.first_byte,
+            ],
+        });
         if let Some(target) = self.targets.get_mut(exchange.target as usize) {
             target.0 += 1;
         }

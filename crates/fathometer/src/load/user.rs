@@ -1,14 +1,11 @@
 //! Users: pages, pauses and sessions.
 
-use std::time::Duration;
-
 use fathometer_model::Failure;
 use fathometer_workload::plan::{PageId, PageTargets};
 
 use super::CONNECT_PAUSE;
 use super::shared::Shared;
 use super::slot::{Exchange, POOL, Slot};
-use super::tally::nanos;
 use super::timers::Timer;
 use super::worker::Worker;
 
@@ -547,16 +544,3 @@ impl Worker<'_> {
 
 /// The owner of a connection that is ending.
 const NOBODY: u32 = u32::MAX - 1;
-
-impl super::tally::Tally {
-    /// A page has ended, every exchange of it complete or not.
-    fn page(&mut self, started: u64, now: u64, complete: bool) {
-        let window = self.at(started);
-        match complete {
-            true => window.pages += 1,
-            false => window.pages_failed += 1,
-        }
-        let took: Duration = nanos(now.saturating_sub(started));
-        window.latency.page.record(took);
-    }
-}

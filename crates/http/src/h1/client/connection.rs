@@ -500,6 +500,10 @@ impl Connection {
         let limits = &self.config.limits;
         let limit = usize::try_from(limits.head.0.min(u64::from(u32::MAX))).unwrap_or(usize::MAX);
         if !self.in_head {
+            if let Some(length) = self.head.repeats(input) {
+                *input = &input[length..];
+                return Ok(true);
+            }
             check_start(input)?;
             let mut finder = HeadEnd::new();
             if let Some(end) = finder.find(&input[..input.len().min(limit)]) {

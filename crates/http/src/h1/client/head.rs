@@ -17,6 +17,8 @@ pub struct ResponseHead {
     transfer_codings: Option<TransferCodings>,
     pub(super) says_close: bool,
     pub(super) says_keep_alive: bool,
+    /// The buffer holds a head that was parsed whole.
+    is_whole: bool,
 }
 
 /// Where a field's name and value stand in the buffer.
@@ -104,13 +106,22 @@ impl ResponseHead {
         self.parse_buffer(limits)
     }
 
+    /// The length of this head if `input` begins with the very same octets. Most servers say the same
+    /// thing over and over, all but for the date; what is known of the head before is then known
+    /// of this one.
+    pub(super) fn repeats(&self, input: &[u8]) -> Option<usize> {
+        (self.is_whole && input.starts_with(&self.bytes)).then_some(self.bytes.len())
+    }
+
     /// The buffer, for a head that arrives in pieces: to be filled, then
     /// [`parse_buffer`](Self::parse_buffer)d.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        self.is_whole = false;
         &mut self.bytes
     }
 
     pub(super) fn parse_buffer(&mut self, limits: &Limits) -> Result<(), Failure> {
+        self.is_whole = false;
         self.fields.clear();
         self.content_length = None;
         self.transfer_codings = None;
@@ -155,6 +166,7 @@ impl ResponseHead {
                 _ => {}
             }
         }
+        self.is_whole = true;
         Ok(())
     }
 
