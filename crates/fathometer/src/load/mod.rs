@@ -71,7 +71,7 @@ pub use run::run;
 pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The most intervals a timeline has: beyond, neighbours are merged.
-pub const MOST_INTERVALS: usize = 4096;
+pub const MOST_INTERVALS: usize = 1024;
 
 /// The quantiles of [`Live::corrected`]; the last is the maximum.
 pub const LIVE_QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
@@ -106,6 +106,10 @@ pub struct Options {
     pub threads: usize,
     /// Whether each thread is kept on a processor of its own.
     pub pin: bool,
+    /// Whether the loops of an open loop run before other programs of this host (niceness -20) where
+    /// the system allows it: a request is late by as long as another program keeps its processor.
+    /// A closed loop, whose users wait for the server anyway, takes nothing from it.
+    pub before_others: bool,
     /// How long before a planned instant a loop stops sleeping and waits awake. Zero sleeps to the
     /// last: the send lag is then what the system takes to wake a thread.
     pub spin: Duration,
@@ -147,6 +151,7 @@ impl Options {
             drain: Duration::from_secs(5),
             threads: 1,
             pin: false,
+            before_others: true,
             spin: Duration::ZERO,
             seed: Seed(1),
             sockets: SocketOptions {
