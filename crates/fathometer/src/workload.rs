@@ -172,7 +172,7 @@ impl Loaded {
     pub fn figures_json(&self) -> serde_json::Result<serde_json::Value> {
         match self {
             Loaded::Plain(workload) => serde_json::to_value(workload.statistics()),
-            Loaded::Surge(surge) => serde_json::to_value(&surge.summary),
+            Loaded::Surge(surge) => serde_json::to_value(surge.summary),
         }
     }
 

@@ -191,7 +191,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         reset_on_close: arguments.reset,
         count_targets: arguments.targets,
         recorder: saved.recorder(),
-        ..Options::new(address, url.authority.clone(), Arc::clone(&planned.plan))
+        ..Options::new(address, url.authority, Arc::clone(&planned.plan))
     };
     let title = title(arguments, &planned);
     let mut view = LoadView::new(Kind::detect(arguments.quiet), outline(title, &options));
