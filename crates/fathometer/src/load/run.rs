@@ -11,7 +11,7 @@ use fathometer_analysis::load::{
 use fathometer_model::{Bytes, ExchangeRow, Instant};
 use fathometer_sys::machine::{CpuTimes, raise_open_files};
 use fathometer_sys::usage::peak_memory;
-use fathometer_sys::{Clock, Machine, sched};
+use fathometer_sys::{Clock, Machine, priority, sched};
 
 use super::health::{Circumstances, examine};
 use super::pool::Pool;
@@ -76,6 +76,7 @@ pub fn run(
             interval: options.interval,
             drain: options.drain,
             spin: options.spin,
+            before_others: options.before_others && matches!(options.users, Users::Open { .. }),
             count_targets: options.count_targets,
         },
     };
@@ -151,6 +152,7 @@ struct Crew<'a> {
     interval: Duration,
     drain: Duration,
     spin: Duration,
+    before_others: bool,
     count_targets: bool,
 }
 
@@ -193,6 +195,11 @@ impl Crew<'_> {
             true => self.shared.plan.targets.len(),
             false => 0,
         };
+        if self.before_others {
+            // Without the right to it the loop is an ordinary thread, and the send lag says what
+            // came of that.
+            let _ = priority::put_before_others();
+        }
         let Ok(edges) = started.recv() else {
             return Err(LoadError::Nobody);
         };

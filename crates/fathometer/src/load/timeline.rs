@@ -15,10 +15,14 @@ const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 pub(super) struct Timeline {
     loops: usize,
     interval: Duration,
+    /// An even number.
     most: usize,
     /// Intervals that not all loops have told of yet.
     partial: BTreeMap<u64, Partial>,
     done: Vec<(Interval, Sketch)>,
+    /// How many intervals are merged into an entry of these, and how many are in the last one.
+    stride: u64,
+    in_last: u64,
     /// Corrected latency of everything so far.
     pub(super) corrected: Distribution,
 }
@@ -43,6 +47,8 @@ impl Timeline {
             most,
             partial: BTreeMap::new(),
             done: Vec::new(),
+            stride: 1,
+            in_last: 0,
             corrected: Distribution::new(),
         }
     }
@@ -87,45 +93,38 @@ impl Timeline {
             connections: part.connections,
             send_lag_p99: part.send_lag.quantile(0.99),
         };
-        self.done
-            .push((interval.clone(), Sketch::of(&part.latency)));
-        if self.done.len() > self.most {
-            self.halve();
-        }
+        self.keep(&interval, Sketch::of(&part.latency));
         Told {
             interval,
             so_far: partial.so_far,
         }
     }
 
-    /// Merges neighbours, as long as they are of one length.
-    fn halve(&mut self) {
-        let mut merged: Vec<(Interval, Sketch)> = Vec::with_capacity(self.most);
-        let longest = self.done.iter().map(|(interval, _)| interval.length).max();
-        let mut waiting: Option<(Interval, Sketch)> = None;
-        // All old ones have been merged as often as each other, so pairs of the shorter ones catch
-        // up first; when none is left, the longest are merged.
-        let shorter = self
-            .done
-            .iter()
-            .filter(|(interval, _)| Some(interval.length) < longest)
-            .count();
-        let all = shorter < 2;
-        for entry in self.done.drain(..) {
-            if !all && Some(entry.0.length) == longest {
-                merged.push(entry);
-                continue;
-            }
-            match waiting.take() {
-                None => waiting = Some(entry),
-                Some((before, mut sketch)) => {
-                    sketch.merge(&entry.1);
-                    merged.push((joined(before, entry.0, &sketch), sketch));
-                }
-            }
+    /// Adds an interval to the last entry, or begins a new one. When there are too many, each pair
+    /// becomes one entry, and from then on entries are twice as long.
+    fn keep(&mut self, interval: &Interval, sketch: Sketch) {
+        if self.in_last < self.stride
+            && let Some((last, whole)) = self.done.last_mut()
+        {
+            whole.merge(&sketch);
+            *last = joined(last, interval, whole);
+            self.in_last += 1;
+            return;
         }
-        merged.extend(waiting);
-        self.done = merged;
+        if self.done.len() == self.most {
+            let entries = std::mem::take(&mut self.done);
+            for entry in entries.chunks(2) {
+                let (first, mut whole) = (&entry[0].0, entry[0].1.clone());
+                let interval = entry.get(1).map_or(first.clone(), |(second, sketch)| {
+                    whole.merge(sketch);
+                    joined(first, second, &whole)
+                });
+                self.done.push((interval, whole));
+            }
+            self.stride *= 2;
+        }
+        self.done.push((interval.clone(), sketch));
+        self.in_last = 1;
     }
 
     /// All intervals, the last one cut off at the end of the test.
@@ -144,7 +143,7 @@ impl Timeline {
 }
 
 /// Two neighbours as one. The send lag is the larger of the two: an upper bound.
-fn joined(before: Interval, after: Interval, sketch: &Sketch) -> Interval {
+fn joined(before: &Interval, after: &Interval, sketch: &Sketch) -> Interval {
     let max = before.latency[3].max(after.latency[3]);
     let quantile = |q| Some(sketch.quantile(q)?.min(max?));
     let [p50, p90, p99] = QUANTILES.map(quantile);
@@ -200,7 +199,7 @@ pub(super) fn merge_counts(to: &mut Counts, from: Counts) {
 
 /// A histogram in a kilobyte or two: 64 classes for each doubling, so that a quantile is right to
 /// 1.6 %. Kept for each interval in case neighbours are to be merged.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sketch(Vec<(u16, u64)>);
 
 impl Sketch {

@@ -1,0 +1,198 @@
+//! Evidence that the load engine allocates nothing for an exchange once it is warm, and how much a
+//! user costs that is doing nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fathometer::load::{Limit, Options, Users, run};
+use fathometer_analysis::load::LoadResult;
+use fathometer_sys::poller::Poller;
+use fathometer_sys::{Clock, SocketOptions, machine, socket};
+use fathometer_workload::arrivals::{Arrivals, Profile};
+use fathometer_workload::distribution::Law;
+use fathometer_workload::plan::{Plan, Sessions, Target};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+/// The system's allocator, counting calls and octets of all threads.
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches atomics.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller's obligations are passed on as they are.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller's obligations are passed on as they are.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The counters are of the whole process: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What a server says that knows one answer.
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: x\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+    Content-Type: text/plain\r\nContent-Length: 11\r\n\r\nhello world";
+
+/// A server of one thread that allocates nothing while it answers.
+struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start() -> Server {
+        let local = "127.0.0.1:0".parse().unwrap();
+        let listener = socket::listen(local, 4096, &SocketOptions::default()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let server = Server {
+            address: listener.local_addr().unwrap(),
+            stop: Arc::clone(&stop),
+        };
+        std::thread::spawn(move || {
+            let mut poller = Poller::new(256).unwrap();
+            poller.add(listener.as_fd(), u64::MAX).unwrap();
+            let mut streams: Vec<TcpStream> = Vec::with_capacity(20_000);
+            let mut buffer = [0; 16 * 1024];
+            while !stop.load(Ordering::SeqCst) {
+                let ready = poller.wait(Some(Duration::from_millis(50))).unwrap();
+                for place in 0..ready {
+                    let token = poller.ready(place).token;
+                    if token != u64::MAX {
+                        answer(&mut streams[token as usize], &mut buffer);
+                        continue;
+                    }
+                    while let Ok((stream, _)) = listener.accept() {
+                        stream.set_nonblocking(true).unwrap();
+                        poller.add(&stream, streams.len() as u64).unwrap();
+                        streams.push(stream);
+                    }
+                }
+            }
+        });
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Answers every request that is there. Requests of these tests arrive whole.
+fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
+    while let Ok(length @ 1..) = stream.read(buffer) {
+        let requests = buffer[..length].windows(4).filter(|end| end == b"\r\n\r\n");
+        for _ in 0..requests.count() {
+            stream.write_all(ANSWER).unwrap();
+        }
+    }
+}
+
+fn options(server: &Server, users: Users, policy: &str) -> Options {
+    let plan = Arc::new(Plan::single(Target::get("/", None)));
+    Options {
+        users,
+        policy: policy.parse().unwrap(),
+        // So that no interval ends within a test.
+        interval: Duration::from_secs(100),
+        ..Options::new(server.address, "localhost", plan)
+    }
+}
+
+fn carry_out(options: Options) -> LoadResult {
+    run(options, Clock::start(), &|| false, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_warm_loop_exchanges_without_allocating() {
+    let _alone = ALONE.lock().unwrap();
+    let rate = Profile::constant(40_000.0).unwrap();
+    let open = Users::Open {
+        arrivals: Arrivals::constant(rate),
+        connections: 16,
+    };
+    for (users, policy) in [
+        (Users::closed(16), "h1.1"),
+        (Users::closed(4), "h1.1-pipeline16"),
+        (open, "h1.1"),
+    ] {
+        let server = Server::start();
+        let allocations = |exchanges| {
+            let mut options = options(&server, users.clone(), policy);
+            options.limit = Limit::Exchanges(exchanges);
+            let before = ALLOCATIONS.load(Ordering::SeqCst);
+            let result = carry_out(options);
+            assert_eq!(result.measured.counts.completed, exchanges);
+            (ALLOCATIONS.load(Ordering::SeqCst) - before) as i64
+        };
+        let few = allocations(2_000);
+        let many = allocations(22_000);
+        // A longer test may meet a longer latency, for which histograms grow.
+        assert!(many - few < 300, "{policy}: {few} and {many}");
+    }
+}
+
+#[test]
+fn ten_thousand_users_that_pause_fit_into_64_mebibytes() {
+    let _alone = ALONE.lock().unwrap();
+    // Both ends of every connection are in this process.
+    let most = machine::raise_open_files().saturating_sub(200) / 2;
+    let users = most.min(4000) as u32;
+    let server = Server::start();
+    let mut options = options(&server, Users::closed(users), "h1.1");
+    options.plan = Arc::new(Plan {
+        sessions: Sessions {
+            pages: None,
+            off: Some(Law::Fixed(600.0)),
+        },
+        ..Plan::single(Target::get("/", None))
+    });
+    options.users = Users::Closed {
+        users,
+        start_interval: Duration::from_micros(100),
+        steps: Vec::new(),
+    };
+    options.interval = Duration::from_millis(100);
+    options.limit = Limit::Time(Duration::from_secs(60));
+    let before = LIVE.load(Ordering::SeqCst);
+    let mut held = 0;
+    let all = AtomicBool::new(false);
+    let result = run(
+        options,
+        Clock::start(),
+        &|| all.load(Ordering::SeqCst),
+        &mut |live| {
+            let first = !all.load(Ordering::SeqCst);
+            if first && live.so_far.completed == u64::from(users) {
+                assert_eq!(live.last.connections, u64::from(users));
+                held = LIVE.load(Ordering::SeqCst) - before;
+                all.store(true, Ordering::SeqCst);
+            }
+        },
+    )
+    .unwrap();
+    assert_eq!(result.measured.counts.completed, u64::from(users));
+    let for_each = held as f64 / f64::from(users);
+    eprintln!("{for_each:.0} octets for each of {users} users");
+    assert!(
+        for_each * 10_000.0 < f64::from(64 << 20),
+        "{for_each} octets a user"
+    );
+}
