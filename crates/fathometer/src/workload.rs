@@ -60,12 +60,8 @@ const REQUESTS: u64 = 500_000;
 
 /// What a name may be, for messages and help.
 pub fn names() -> Vec<String> {
-    let surge = [
-        "surge[:files=N,requests=N,order=popular-fewest|random,form=as-is|renormalised]",
-        SIGMETRICS,
-    ];
     let others = workload::NAMES.iter().copied();
-    others.chain(surge).map(str::to_owned).collect()
+    others.chain([SURGE, SIGMETRICS]).map(str::to_owned).collect()
 }
 
 /// The workload of this name. What takes long is told to `progress` by name and share (0 to 1).
@@ -196,7 +192,9 @@ pub fn describe(name: &str) -> String {
             "SURGE with the parameters of SIGMETRICS '98, unconfirmed; settings as surge's"
                 .to_owned()
         }
-        word if word.starts_with(SURGE) => "SURGE (Barford and Crovella 1998)".to_owned(),
+        SURGE => "SURGE (Barford and Crovella 1998); also \
+             surge:files=2000,requests=500000,order=random,form=renormalised"
+            .to_owned(),
         _ => match load(name, Seed(1), &mut |_, _| {}) {
             Ok(Loaded::Plain(workload)) => {
                 let statistics = workload.statistics();
