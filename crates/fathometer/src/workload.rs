@@ -61,7 +61,10 @@ const REQUESTS: u64 = 500_000;
 /// What a name may be, for messages and help.
 pub fn names() -> Vec<String> {
     let others = workload::NAMES.iter().copied();
-    others.chain([SURGE, SIGMETRICS]).map(str::to_owned).collect()
+    others
+        .chain([SURGE, SIGMETRICS])
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The workload of this name. What takes long is told to `progress` by name and share (0 to 1).
