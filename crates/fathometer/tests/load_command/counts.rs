@@ -1,0 +1,125 @@
+//! What was counted here is what the server logged, file by file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use fathometer::server::{self, definition::Definition};
+use fathometer_analysis::load::Summary;
+
+use crate::peer::{FATHOMETER, Server, run_well, tool};
+use crate::support::{Origin, load, logged};
+
+const ASKED: u64 = 5000;
+
+/// Almeida's workload A, for a count, with a connection for each of eight users.
+fn fetch(url: &str) -> Summary {
+    let count = ASKED.to_string();
+    let ended = load(
+        url,
+        &[
+            "--workload",
+            "almeida-a",
+            "-n",
+            &count,
+            "-c",
+            "8",
+            "--targets",
+            "--json",
+        ],
+    );
+    let summary = ended.ended_with(0);
+    let counts = &summary.measured.counts;
+    assert_eq!((counts.planned, counts.completed), (ASKED, ASKED));
+    assert_eq!((counts.wrong_size, counts.retried), (0, 0));
+    assert_eq!(counts.statuses["200"], ASKED);
+    summary
+}
+
+fn assert_same(summary: &Summary, logged: &[String]) {
+    assert_eq!(logged.len() as u64, ASKED);
+    let mut by_request: BTreeMap<&str, u64> = BTreeMap::new();
+    for request in logged {
+        *by_request.entry(request).or_default() += 1;
+    }
+    let targets = summary.targets.iter();
+    let counted: BTreeMap<&str, u64> = targets
+        .filter(|target| target.completed > 0)
+        .map(|target| (target.target.as_str(), target.completed))
+        .collect();
+    assert_eq!(counted, by_request);
+    assert!(counted.len() > 10, "{counted:?}");
+}
+
+#[test]
+fn our_origin_logged_what_was_counted() {
+    let origin = Origin::of("almeida-a", 1);
+    let summary = fetch(&origin.url());
+    assert_same(&summary, &origin.end());
+}
+
+#[test]
+fn nginx_logged_what_was_counted() {
+    foreign("nginx", &["nginx"], |config, log| {
+        config.replace("access_log off;", &format!("access_log {log} combined;"))
+    });
+}
+
+#[test]
+fn apache_logged_what_was_counted() {
+    foreign("httpd", &["apache2", "httpd"], |config, log| {
+        let modules = config
+            .lines()
+            .find_map(|line| line.strip_prefix("LoadModule dir_module "))
+            .map(|path| path.replace("mod_dir.so", "mod_log_config.so"))
+            .unwrap();
+        format!(
+            "{config}\n<IfModule !log_config_module>\n\
+             LoadModule log_config_module {modules}\n</IfModule>\n\
+             CustomLog \"{log}\" \"%h %l %u %t \\\"%r\\\" %>s %b\"\n"
+        )
+    });
+}
+
+/// The same with the server of a definition, with its log switched on by `logging`, which gets the
+/// configuration and the log's name.
+fn foreign(name: &str, programs: &[&str], logging: impl Fn(&str, &str) -> String) {
+    let definition = Definition::load(name).unwrap();
+    let program = definition.program.as_ref().unwrap();
+    let Some(installed) = server::find(program) else {
+        // Says so, or fails, as for every program.
+        for program in programs {
+            tool(program);
+        }
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let root = folder.path().join("site");
+    run_well(
+        Command::new(FATHOMETER)
+            .args(["site", "almeida-a", "--seed", "1"])
+            .arg(&root),
+    );
+    let log = folder.path().join("access.log");
+    let mut server = Server::foreign(name, |address, runtime| {
+        let command = server::command(
+            &definition,
+            program,
+            &installed,
+            address,
+            &root,
+            runtime,
+            None,
+        )
+        .unwrap();
+        let config = runtime.join("server.conf");
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(&config, logging(&text, log.to_str().unwrap())).unwrap();
+        command
+    });
+    let summary = fetch(&server.url(""));
+    server.stop().expect("it ends when asked");
+    assert_same(&summary, &logged(&log));
+}

@@ -1,0 +1,160 @@
+//! Tests that do not go as they should: a server that never answers, a user who has seen enough.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::peer::FATHOMETER;
+use crate::server::{Answer, Server};
+use crate::support::{Ended, load, wait_until};
+
+#[test]
+fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
+    let server = Server::start(|_| Answer::Silence);
+    let url = format!("http://{}/", server.address);
+    let bounded = ["--timeout", "300ms", "-n", "20", "-c", "5"];
+    let ended = load(&url, &[&bounded[..], &["--json"]].concat());
+    let summary = ended.ended_with(1);
+    let counts = &summary.measured.counts;
+    assert_eq!((counts.planned, counts.sent), (20, 20));
+    assert_eq!((counts.completed, counts.failed), (0, 20));
+    assert_eq!(counts.failures["timed-out"], 20);
+    assert_eq!(server.seen().len(), 20);
+    // A time-out is a long answer, not none.
+    let phases = &summary.measured.phases;
+    for phase in [&phases.corrected, &phases.uncorrected, &phases.failed] {
+        let phase = phase.as_ref().unwrap();
+        assert_eq!(phase.count, 20);
+        assert!(phase.min_ms >= 295.0, "{}", phase.min_ms);
+    }
+    assert!(phases.first_byte.is_none());
+    assert_eq!(summary.measured.rates.errors_share, Some(1.0));
+
+    let ended = load(&url, &[&bounded[..], &["--slo", "errors<1%"]].concat());
+    assert!(matches!(ended.code, Some(3 | 4)), "{:?}", ended.code);
+    let has = |words: &[&str]| {
+        ended
+            .out
+            .lines()
+            .any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    assert!(has(&["timed-out", "20"]), "{}", ended.out);
+    assert!(has(&["20 of 20 exchanges (100.0 %)"]), "{}", ended.out);
+    assert!(has(&["20 planned, 20 sent, 0 completed, 20 failed"]));
+    assert!(
+        has(&["promise", "BROKEN"]) || has(&["errors<1%"]),
+        "{}",
+        ended.out
+    );
+}
+
+/// A test that is far longer than this one, and the server that it is about.
+struct UnderWay {
+    child: Child,
+    _server: Server,
+    answered: Arc<AtomicU64>,
+    folder: tempfile::TempDir,
+}
+
+impl UnderWay {
+    fn start(arguments: &[&str]) -> UnderWay {
+        let folder = tempfile::tempdir().unwrap();
+        let answered: Arc<AtomicU64> = Arc::default();
+        let count = Arc::clone(&answered);
+        let server = Server::start(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(5));
+            Answer::Whole(10)
+        });
+        let child = Command::new(FATHOMETER)
+            .args(["load", &format!("http://{}/", server.address), "-c", "4"])
+            .args(["--json", "--save", "it.csv", "--save", "it.hlog"])
+            .args(["--save", "it.parquet", "--save", "it.txt"])
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        UnderWay {
+            child,
+            _server: server,
+            answered,
+            folder,
+        }
+    }
+
+    /// Interrupts it after so many answers; it must end long before it would have.
+    fn interrupted(mut self, after: u64, signal: Signal) -> (Ended, tempfile::TempDir) {
+        wait_until("the test is under way", || {
+            self.answered.load(Ordering::SeqCst) > after
+        });
+        let asked = Instant::now();
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        wait_until("the test ends", || self.child.try_wait().unwrap().is_some());
+        assert!(asked.elapsed() < Duration::from_secs(20));
+        let read = |stream: &mut dyn std::io::Read| {
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            text
+        };
+        let ended = Ended {
+            code: self.child.wait().unwrap().code(),
+            out: read(self.child.stdout.as_mut().unwrap()),
+            err: read(self.child.stderr.as_mut().unwrap()),
+        };
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        (ended, folder)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_interrupted_test_says_so_and_keeps_its_figures() {
+    for (arguments, signal) in [
+        (&["-d", "60s"][..], Signal::INT),
+        (&["-d", "60s", "--rate", "200"], Signal::INT),
+        (&["-n", "100000000"], Signal::TERM),
+    ] {
+        let (ended, folder) = UnderWay::start(arguments).interrupted(100, signal);
+        assert_eq!(ended.code, Some(1), "{arguments:?} {}", ended.err);
+        assert!(ended.err.contains("interrupted: "), "{}", ended.err);
+        let summary = ended.summary();
+        let measured = &summary.measured;
+        let counts = &measured.counts;
+        assert!(counts.completed > 90, "{}", ended.out);
+        assert_eq!(counts.failed, 0, "{:?}", counts.failures);
+        // What was under way is told, and is no failure of the server's.
+        assert_eq!(counts.planned, counts.completed + counts.unfinished);
+        assert!(measured.duration_s < 50.0);
+        let rows = super::outputs::parquet_rows(&folder.path().join("it.parquet"));
+        assert_eq!(rows.len() as u64, counts.planned, "{arguments:?}");
+        for name in ["it.csv", "it.hlog", "it.txt"] {
+            let length = std::fs::metadata(folder.path().join(name)).unwrap().len();
+            assert!(length > 100, "{name}");
+        }
+        let partial = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(partial, 4, "nothing else is left");
+    }
+}
+
+#[test]
+fn a_test_that_is_interrupted_before_it_measures_says_so() {
+    let arguments = ["--warmup", "60s", "-d", "1s"];
+    let (ended, _folder) = UnderWay::start(&arguments).interrupted(20, Signal::INT);
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(ended.err.contains("interrupted: "), "{}", ended.err);
+    let summary = ended.summary();
+    assert_eq!(summary.measured.counts.planned, 0);
+    assert!(summary.warm_up.unwrap().counts.completed > 10);
+}

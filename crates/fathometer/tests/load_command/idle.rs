@@ -1,0 +1,68 @@
+//! Ten thousand users who think.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::peer::FATHOMETER;
+use crate::support::{Ended, Origin, written};
+
+const USERS: u64 = 10_000;
+/// What they may take in the generator.
+const MOST: u64 = 64 << 20;
+
+#[test]
+fn ten_thousand_idle_users_are_small() {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    if hard.is_some_and(|hard| hard < USERS + 500) {
+        eprintln!(
+            "SKIPPED ten_thousand_idle_users_are_small: only {hard:?} descriptors can be had \
+             (ulimit -Hn)"
+        );
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Each asks once, keeps its connection, and thinks for longer than the test lasts.
+    let sessions = written(&folder, "sessions", "/a.html think=600\n/b.html\n");
+    let workload = format!("wsesslog:{sessions}");
+    let origin = Origin::of(&workload, 1);
+    let mut child = Command::new(FATHOMETER)
+        .args(["load", "--quiet", &origin.url(), "--workload", &workload])
+        .args(["-c", &USERS.to_string(), "-d", "3s", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        most = most.max(high_water_mark(child.id()).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let ended = Ended {
+        code: output.status.code(),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    };
+    let summary = ended.ended_with(0);
+    let counts = &summary.measured.counts;
+    assert_eq!((counts.completed, counts.connected), (USERS, USERS));
+    assert_eq!(counts.failed, 0, "{:?}", counts.failures);
+    let open = summary.timeline.iter().map(|i| i.connections).max();
+    assert_eq!(open, Some(USERS));
+    assert!(most > 0 && most < MOST, "{most} B");
+    // What the program says of itself is what the kernel says.
+    let told = summary.generator.peak_memory_bytes;
+    assert!(told >= most && told < MOST, "{told} B");
+}
+
+/// The most memory that a process ever had resident, in octets.
+fn high_water_mark(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kibibytes * 1024)
+}

@@ -1,0 +1,20 @@
+//! `fathometer load` as its users see it: the program, run against real servers on loopback.
+//!
+//! Every load is bounded by a count or by a few seconds, every server is a child or a thread that
+//! ends with its test, and every file lies in a temporary folder. What a peer cannot be found for is
+//! said on stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS` is 1.
+
+mod agreement;
+mod counts;
+mod endings;
+mod idle;
+mod outputs;
+#[expect(dead_code, reason = "peers need more of it")]
+#[path = "../peers/support.rs"]
+mod peer;
+#[expect(dead_code, reason = "the engine's tests need more of it")]
+#[path = "../load_engine/server.rs"]
+mod server;
+mod support;
+mod usage;
+mod workloads;

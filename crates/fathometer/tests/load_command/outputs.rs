@@ -1,0 +1,284 @@
+//! What a test leaves behind can be read by those whose formats they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use fathometer_analysis::load::Summary;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use serde_json::Value;
+
+use crate::peer::{run, tool};
+use crate::server::{Answer, Server};
+use crate::support::{load, written};
+
+const ASKED: u64 = 400;
+
+/// A server of a small list: a page, a larger one, and one that is missing.
+fn server() -> Server {
+    Server::start(|seen| match seen.path.as_str() {
+        "/small.html" => Answer::Whole(100),
+        "/large.html" => Answer::Whole(20_000),
+        _ => Answer::Status(404),
+    })
+}
+
+const LIST: &str = "/small.html 5 #100\n/large.html 3 #20000\n/missing.html 2 #50\n";
+
+#[test]
+fn every_format_is_printed() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let workload = format!("webstone:{}", written(&folder, "list", LIST));
+    let url = format!("http://{}/", server.address);
+    for (format, words) in [
+        (
+            "screen",
+            &["corrected", "exchanges", "statuses", "errors"][..],
+        ),
+        (
+            "webstone",
+            &[
+                "Server connection rate",
+                "Little's Load Factor",
+                "Error Level",
+            ],
+        ),
+        ("json", &["\"measured\"", "\"littles_load_factor\""]),
+        (
+            "csv",
+            &["metric,value,unit", "measured.counts.completed,400,"],
+        ),
+        ("timeline", &["start_s,length_s,planned"]),
+        (
+            "hdr",
+            &["#[Histogram log format version 1.3]", "Tag=corrected,"],
+        ),
+        ("prometheus", &["# TYPE ", "fathometer_load_info{"]),
+    ] {
+        let arguments = ["--workload", &workload, "-c", "4", "-n", "400", "--targets"];
+        let ended = load(&url, &[&arguments[..], &["--format", format]].concat());
+        // Three tenths of them are not found: a finding, and no failure of the test.
+        assert!(matches!(ended.code, Some(0 | 3)), "{format}: {}", ended.err);
+        for word in words {
+            assert!(ended.out.contains(word), "{format}: {word}: {}", ended.out);
+        }
+        assert!(ended.out.ends_with('\n'), "{format}");
+    }
+}
+
+/// All files of one test say the same.
+#[test]
+fn every_file_is_saved_and_read_by_others() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let workload = format!("webstone:{}", written(&folder, "list", LIST));
+    let names = [
+        "it.json",
+        "it.csv",
+        "it.timeline.csv",
+        "it.hlog",
+        "it.prom",
+        "it.txt",
+        "it.parquet",
+    ];
+    let paths: Vec<String> = names
+        .iter()
+        .map(|name| folder.path().join(name).display().to_string())
+        .collect();
+    let mut arguments = vec!["--workload", &workload, "-c", "4", "-n", "400"];
+    arguments.extend(["--targets", "--slo", "p99<10s,errors<50%"]);
+    arguments.extend(paths.iter().flat_map(|path| ["--save", path]));
+    let ended = load(&format!("http://{}/", server.address), &arguments);
+    assert!(matches!(ended.code, Some(0 | 3)), "{}", ended.err);
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("it.txt"), ended.out);
+
+    let json = read("it.json");
+    let summary = judged(&json, &folder.path().join("it.json"));
+    let counts = &summary.measured.counts;
+    assert_eq!((counts.planned, counts.completed), (ASKED, ASKED));
+    assert_eq!(counts.statuses["404"], counts.status_errors);
+    let targets = summary.targets.iter();
+    let targets: BTreeMap<&str, u64> = targets
+        .map(|target| (target.target.as_str(), target.completed))
+        .collect();
+    assert_eq!(targets["GET /missing.html"], counts.status_errors);
+
+    let csv = read("it.csv");
+    let figures: BTreeMap<&str, &str> = csv.lines().filter_map(|l| l.split_once(',')).collect();
+    let corrected = summary.measured.phases.corrected.as_ref().unwrap();
+    assert_eq!(figures["measured.counts.completed"], "400,");
+    assert_eq!(
+        figures["measured.phases.corrected.p99_ms"],
+        format!("{},ms", Value::from(corrected.p99_ms))
+    );
+    let timeline = read("it.timeline.csv");
+    let planned = timeline.lines().skip(1).map(|line| {
+        let figure = line.split(',').nth(2).unwrap();
+        figure.parse::<u64>().unwrap()
+    });
+    assert_eq!(planned.sum::<u64>(), ASKED);
+
+    let histograms = histograms(read("it.hlog").as_bytes());
+    assert_eq!(histograms["corrected"].len(), ASKED);
+    assert_eq!(histograms["uncorrected"].len(), ASKED);
+    let found = histograms["corrected"].value_at_quantile(0.99) as f64 / 1e6;
+    let apart = (found - corrected.p99_ms).abs() / found;
+    assert!(apart < 0.002, "{found} {}", corrected.p99_ms);
+
+    let samples = samples(&read("it.prom"));
+    let of_status = |status: &str| -> f64 {
+        samples
+            .iter()
+            .filter(|(name, _)| name.contains(&format!("\"{status}\"")))
+            .map(|(_, value)| *value)
+            .sum()
+    };
+    assert_eq!(of_status("404"), counts.status_errors as f64);
+    assert_eq!(of_status("200"), counts.statuses["200"] as f64);
+
+    let rows = parquet_rows(&folder.path().join("it.parquet"));
+    assert_eq!(rows.len() as u64, ASKED);
+    let mut by_target: BTreeMap<String, u64> = BTreeMap::new();
+    for row in &rows {
+        let Field::Str(target) = &row["target"] else {
+            panic!("{row:?}");
+        };
+        *by_target.entry(target.clone()).or_default() += 1;
+        let status = match target.as_str() {
+            "GET /missing.html" => "404",
+            _ => "200",
+        };
+        assert_eq!(row["status"].to_string(), status, "{row:?}");
+        assert_eq!(row["outcome"], Field::Str("complete".to_owned()));
+        let time = |name: &str| row[name].to_string().parse::<u64>().unwrap();
+        assert!(time("planned_ns") <= time("sent_ns"));
+        assert!(time("sent_ns") <= time("last_byte_ns"));
+    }
+    for (target, count) in targets {
+        assert_eq!(by_target[target], count, "{target}");
+    }
+    let names: BTreeSet<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names.len(), paths.len() + 1, "{names:?}");
+}
+
+/// Reads a summary as what the schema is made of, which knows no further members; and has it judged
+/// by others, too, where they are.
+fn judged(json: &str, file: &Path) -> Summary {
+    let summary: Summary = serde_json::from_str(json).unwrap();
+    let value: Value = serde_json::from_str(json).unwrap();
+    assert_eq!(serde_json::to_value(&summary).unwrap(), value);
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load.schema.json");
+    assert_eq!(fs::read_to_string(&schema).unwrap(), Summary::schema());
+    if let Some(python) = tool("python3") {
+        let judge = run(Command::new(python)
+            .args(["-c", JUDGE])
+            .arg(&schema)
+            .arg(file));
+        match judge.status.code() {
+            Some(0) => {}
+            Some(77) => {
+                eprintln!("SKIPPED: no jsonschema for python3 (Debian: python3-jsonschema)");
+            }
+            _ => panic!("{}", String::from_utf8_lossy(&judge.stderr)),
+        }
+    }
+    summary
+}
+
+const JUDGE: &str = "\
+import json, sys
+try:
+    import jsonschema
+except ImportError:
+    sys.exit(77)
+schema, value = (json.load(open(name)) for name in sys.argv[1:])
+jsonschema.Draft202012Validator.check_schema(schema)
+jsonschema.Draft202012Validator(schema).validate(value)
+";
+
+/// The histograms of a log by their tags.
+fn histograms(log: &[u8]) -> BTreeMap<String, Histogram<u64>> {
+    let mut deserializer = Deserializer::new();
+    let mut found = BTreeMap::new();
+    for entry in IntervalLogIterator::new(log) {
+        let LogEntry::Interval(interval) = entry.unwrap() else {
+            continue;
+        };
+        let octets = decoded(interval.encoded_histogram());
+        let histogram = deserializer.deserialize(&mut octets.as_slice()).unwrap();
+        found.insert(interval.tag().unwrap().as_str().to_owned(), histogram);
+    }
+    found
+}
+
+/// Base64 with padding (RFC 4648, section 4).
+fn decoded(text: &str) -> Vec<u8> {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let values: Vec<u32> = text
+        .trim_end_matches('=')
+        .bytes()
+        .map(|letter| alphabet.iter().position(|a| *a == letter).unwrap() as u32)
+        .collect();
+    let groups = values.chunks(4).flat_map(|group| {
+        let bits = (0..4).fold(0, |bits, place| {
+            bits << 6 | group.get(place).copied().unwrap_or(0)
+        });
+        let [_, octets @ ..] = bits.to_be_bytes();
+        octets.into_iter().take(group.len() - 1)
+    });
+    groups.collect()
+}
+
+/// The samples of Prometheus text, which must be in its form: every metric is typed before its
+/// samples, and no sample comes twice.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut samples = BTreeMap::new();
+    let mut typed = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(["gauge", "counter", "histogram", "summary"].contains(&kind));
+            assert!(typed.insert(name.to_owned()), "{name} is typed twice");
+            continue;
+        }
+        if line.starts_with("# HELP ") {
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let metric = name.split('{').next().unwrap();
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .filter_map(|ending| metric.strip_suffix(ending))
+            .chain([metric])
+            .any(|family| typed.contains(family));
+        assert!(family, "{line}");
+        let value = value.replace("+Inf", "inf").parse().expect(line);
+        let twice = samples.insert(name.to_owned(), value).is_some();
+        assert!(!twice, "{line}");
+    }
+    assert!(samples.len() > 20);
+    samples
+}
+
+/// The rows of a Parquet file, by column.
+pub fn parquet_rows(path: &Path) -> Vec<BTreeMap<String, Field>> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    let by_column = |row: Row| {
+        let columns = row.get_column_iter();
+        columns
+            .map(|(name, field)| (name.clone(), field.clone()))
+            .collect()
+    };
+    rows.map(|row| by_column(row.unwrap())).collect()
+}

@@ -1,0 +1,232 @@
+//! What is asked for wrongly is told in one clear message with the place of the fault.
+
+use std::process::Command;
+
+use crate::peer::FATHOMETER;
+use crate::server::{Answer, Server};
+use crate::support::{Ended, fathometer, load, written};
+
+/// Exit code and words of the message. Nothing was printed to standard output.
+fn assert_told(what: &str, ended: &Ended, code: i32, words: &[&str]) {
+    assert_eq!(
+        ended.code,
+        Some(code),
+        "{what}: {} {}",
+        ended.err,
+        ended.out
+    );
+    assert!(!ended.err.contains("panicked"), "{what}: {}", ended.err);
+    for word in words {
+        let told = ended.err.contains(word);
+        assert!(told, "{what}: {word:?} is not in: {}", ended.err);
+    }
+    assert_eq!(ended.out, "", "{what}");
+    if code == 1 {
+        let lines = ended.err.lines();
+        let messages = lines.filter(|line| line.starts_with("fathometer: "));
+        assert_eq!(messages.count(), 1, "{what}: {}", ended.err);
+    }
+}
+
+#[test]
+fn arguments_that_nobody_can_follow_are_usage_errors() {
+    // Nobody listens there, and nobody is asked.
+    let url = "http://127.0.0.1:9/";
+    for (arguments, words) in [
+        (&["--wibble"][..], &["--wibble"][..]),
+        (&["-c", "0"], &["--connections", "0 is not in"]),
+        (&["--ue", "0"], &["--ue", "0 is not in"]),
+        (&["-n", "0"], &["--requests", "0 is not in"]),
+        (&["-t", "0"], &["--threads", "0 is not in"]),
+        (&["-d", "soon"], &["--duration", "soon"]),
+        (&["-d", "0s"], &["--duration", "longer than nothing"]),
+        (&["--timeout", "0s"], &["--timeout", "longer than nothing"]),
+        (&["--connect-timeout", "0"], &["--connect-timeout"]),
+        (&["--timeout", "3 weeks"], &["--timeout", "weeks"]),
+        (&["--speed", "0"], &["--speed", "above 0"]),
+        (&["--speed", "fast"], &["--speed", "above 0"]),
+        (&["--policy", "h3"], &["--policy", "\"h3\"", "h1.1"]),
+        (&["--policy", "h1.1x0"], &["--policy", "h1.1x0"]),
+        (&["--slo", "p99<100"], &["--slo", "column 8", "unit"]),
+        (&["--slo", "p99<1s,wit>1"], &["--slo", "column 8"]),
+        (&["--format", "pdf"], &["--format", "pdf", "webstone"]),
+        (&["--arrivals", "rare"], &["--arrivals", "poisson"]),
+        (&["-n", "5", "-d", "5s"], &["--requests", "--duration"]),
+        (&["--ue", "5", "-c", "5"], &["--ue", "--connections"]),
+        (&["--ue", "5", "--rate", "5"], &["--ue", "--rate"]),
+        (&["--json", "--format", "csv"], &["--json", "--format"]),
+        (
+            &["--body", "x", "--workload", "today"],
+            &["--body", "--workload"],
+        ),
+    ] {
+        let what = format!("{arguments:?}");
+        assert_told(&what, &load(url, arguments), 2, words);
+    }
+    let bare = fathometer(Command::new(FATHOMETER).arg("load"));
+    assert_told("no URL", &bare, 2, &["<URL>"]);
+}
+
+#[test]
+fn servers_that_cannot_be_reached_are_told_before_the_test() {
+    let gone = {
+        // Nobody listens on a port that was just given back.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().to_string()
+    };
+    for (url, words) in [
+        (
+            "http://nowhere.invalid/",
+            &["nowhere.invalid", "look up"][..],
+        ),
+        (&format!("http://{gone}/"), &[&gone, "refused", "port"]),
+        ("http://127.0.0.1:99999/", &["127.0.0.1:99999", "port"]),
+        ("https://localhost/", &["https://localhost/", "http://host"]),
+        ("localhost", &["\"localhost\"", "http://host"]),
+        ("http:///path", &["http:///path", "no host"]),
+        ("http://me@localhost/", &["http://me@localhost/", "no host"]),
+        ("http://localhost/a b", &["' '", "percent-encoded"]),
+    ] {
+        assert_told(url, &load(url, &["-d", "10s"]), 1, words);
+    }
+    let elsewhere = load("http://localhost/", &["--connect-to", &gone]);
+    assert_told("--connect-to", &elsewhere, 1, &[&gone, "refused"]);
+    let elsewhere = load("http://localhost/", &["--connect-to", "nowhere.invalid:80"]);
+    assert_told(
+        "--connect-to",
+        &elsewhere,
+        1,
+        &["nowhere.invalid", "look up"],
+    );
+}
+
+#[test]
+fn what_is_read_and_written_is_told_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| written(&folder, name, text);
+    let empty = file("empty", "");
+    let list = file("list", "/a.html 3 #100\n\n/b.html many #100\n");
+    let log = file(
+        "log",
+        "h - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 2326\n\
+         h - - [10/Oct/2000:13:55:37 -07",
+    );
+    let archive = file(
+        "archive",
+        "{\"log\":{\"version\":\"1.2\",\n\"entries\":[{\"requ",
+    );
+    let sessions = file("sessions", "/a.html\n/b.html think=\n");
+    let missing = folder.path().join("missing").display().to_string();
+    let server = Server::start(|_| Answer::Whole(10));
+    let url = format!("http://{}/", server.address);
+    let try_all = |option: &str, cases: &[(&str, &[&str])]| {
+        for (value, words) in cases {
+            let what = format!("{option} {value}");
+            assert_told(&what, &load(&url, &[option, value, "-d", "10s"]), 1, words);
+        }
+    };
+    try_all(
+        "--workload",
+        &[
+            ("wobstone", &["\"wobstone\"", "webstone", "surge"]),
+            (&format!("webstone:{list}"), &[&list, "line 3"]),
+            (&format!("webstone:{empty}"), &[&empty, "no page"]),
+            (&format!("webstone:{missing}"), &[&missing, "No such file"]),
+            (&format!("wsesslog:{sessions}"), &[&sessions, "line 2"]),
+            (&format!("wsesslog:{empty}"), &[&empty, "no session"]),
+            (&format!("log:{log}"), &[&log, "line 2, column"]),
+            (&format!("log:{empty}"), &[&empty, "no request"]),
+            (&format!("har:{archive}"), &[&archive, "line 2, column"]),
+            (&format!("har:{empty}"), &[&empty, "line 1"]),
+            (
+                "surge:files=none",
+                &["surge:files=none", "files", "\"none\""],
+            ),
+            ("surge:flies=5", &["\"flies=5\"", "files=N"]),
+        ],
+    );
+    try_all(
+        "--rate",
+        &[
+            ("fast", &["--rate", "\"fast\""]),
+            ("0", &["--rate", "asks for nothing"]),
+            ("5/d", &["--rate", "\"d\"", "/m"]),
+            ("100,200", &["--rate", "\"100\"", "how long"]),
+        ],
+    );
+    try_all(
+        "--steps",
+        &[
+            ("10", &["\"10\"", "no @"]),
+            ("10@0s,many@1s", &["\"many@1s\"", "\"many\""]),
+            ("10@2s,20@1s", &["\"20@1s\"", "later"]),
+        ],
+    );
+    try_all(
+        "--header",
+        &[
+            ("Accept", &["\"Accept\"", "Name: value"]),
+            ("Accept me: x", &["\"Accept me\""]),
+            (": x", &["\": x\""]),
+            ("A: b\r\nC: d", &["A: b", "control"]),
+        ],
+    );
+    try_all(
+        "--save",
+        &[
+            ("figures.doc", &["figures.doc", ".parquet"]),
+            ("figures", &["figures", ".json"]),
+            (&format!("{missing}/it.json"), &[&missing, "--save"]),
+            (&format!("{missing}/it.parquet"), &[&missing, "--save"]),
+        ],
+    );
+    try_all(
+        "--body",
+        &[(&format!("@{missing}"), &[&missing, "No such file"])],
+    );
+    try_all("--method", &[("G T", &["G T", "method"])]);
+    try_all(
+        "--arrivals",
+        &[("poisson", &["--rate"]), ("recorded", &["log:FILE"])],
+    );
+    for workload in ["webstone", "specweb96", "today"] {
+        let ended = load(&url, &["--workload", workload, "--ue", "5"]);
+        assert_told(workload, &ended, 1, &[workload, "no pauses", "-c"]);
+    }
+    let ended = load(&url, &["--ue", "5"]);
+    assert_told("--ue", &ended, 1, &["URL", "no pauses", "-c"]);
+    assert_eq!(server.seen(), [], "nothing was asked of the server");
+}
+
+#[test]
+fn a_folder_that_cannot_be_served_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().to_str().unwrap();
+    let missing = folder.path().join("missing").display().to_string();
+    let serve = |arguments: &[&str]| {
+        let mut command = Command::new(FATHOMETER);
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        fathometer(command.args(arguments))
+    };
+    assert_told("missing", &serve(&[&missing]), 1, &[&missing]);
+    assert_told(
+        "no site",
+        &serve(&["--site", "wobstone"]),
+        1,
+        &["wobstone", "webstone"],
+    );
+
+    // A folder without files is a site that files may come to: it is served, and told.
+    let mut child = Command::new(FATHOMETER)
+        .args(["serve", name, "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut stderr, &mut said).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.contains(name) && said.contains("nothing"), "{said}");
+}

@@ -1,0 +1,283 @@
+//! Every workload from end to end, against our origin with the same workload's site.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use fathometer::workload;
+use fathometer_analysis::load::Summary;
+use fathometer_model::Seed;
+
+use crate::support::{Origin, load, written};
+
+const SEED: u64 = 7;
+
+/// Loads the origin with a workload; every answer is whole, right and of the size that is planned.
+fn well(workload: &str, arguments: &[&str]) -> (Summary, Vec<String>) {
+    let origin = Origin::of(workload, SEED);
+    let seed = SEED.to_string();
+    let fixed = [
+        "--workload",
+        workload,
+        "--seed",
+        &seed,
+        "--json",
+        "--targets",
+    ];
+    let ended = load(&origin.url(), &[&fixed[..], arguments].concat());
+    let summary = ended.ended_with(0);
+    let what = format!("{workload} {arguments:?}");
+    let counts = &summary.measured.counts;
+    assert!(counts.completed > 0, "{what}");
+    assert_eq!(
+        counts.planned, counts.completed,
+        "{what}: {:?}",
+        counts.failures
+    );
+    assert_eq!(
+        counts.statuses["200"], counts.completed,
+        "{what}: {:?}",
+        counts.statuses
+    );
+    assert_eq!((counts.wrong_size, counts.pages_failed), (0, 0), "{what}");
+    let logged = origin.end();
+    assert_eq!(
+        logged.len() as u64,
+        counts.completed + counts.retried,
+        "{what}"
+    );
+    (summary, logged)
+}
+
+#[test]
+fn synthetic_workloads_are_answered_in_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = written(
+        &folder,
+        "list",
+        "# a page of two files, and one alone\n/a.html 3 #2000 /a.gif #500\n/b.html 1 #9000\n",
+    );
+    for workload in [
+        "webstone",
+        &format!("webstone:{list}"),
+        "specweb96",
+        "pareto-4k",
+    ] {
+        let (summary, _) = well(workload, &["-c", "4", "-n", "1000"]);
+        assert_eq!(summary.measured.counts.completed, 1000);
+        assert_eq!(summary.measured.counts.connected, 4, "{workload}");
+    }
+}
+
+/// One user fetches pages one after another, each member after the one that names it.
+#[test]
+fn pages_are_fetched_in_the_order_of_their_dependencies() {
+    for (name, policy) in [
+        ("today", "h1.1x6"),
+        ("today", "h1.1"),
+        ("leucht15-small", "h1.1x2"),
+    ] {
+        let plan = workload::load(name, Seed(SEED), &mut |_, _| {}).unwrap();
+        let plan = plan.into_plan();
+        let page = plan.pages.get(fathometer_workload::plan::PageId(0));
+        let members: Vec<String> = page
+            .members
+            .iter()
+            .map(|id| {
+                let target = &plan.targets[id.0 as usize];
+                format!("{} {}", target.method, target.path)
+            })
+            .collect();
+        let count = 5 * members.len();
+        let (_, logged) = well(
+            name,
+            &["-c", "1", "-n", &count.to_string(), "--policy", policy],
+        );
+        for fetched in logged.chunks(members.len()) {
+            let place: BTreeMap<&str, usize> = fetched
+                .iter()
+                .enumerate()
+                .map(|(place, request)| (request.as_str(), place))
+                .collect();
+            assert_eq!(place.len(), members.len(), "{name}: a member twice");
+            assert_eq!(place[members[0].as_str()], 0, "{name}");
+            for (member, &namer) in members.iter().zip(page.named_by).skip(1) {
+                let namer = &members[namer as usize];
+                assert!(
+                    place[namer.as_str()] < place[member.as_str()],
+                    "{name} {policy}: {member} before {namer}"
+                );
+            }
+        }
+        let deep = page.named_by.iter().any(|&namer| namer > 0);
+        assert_eq!(deep, name == "today", "{name}");
+    }
+}
+
+const POLICIES: [&str; 7] = [
+    "h1.0",
+    "h1.0x4",
+    "h1.0-keepalive",
+    "h1.1",
+    "h1.1x2",
+    "h1.1-pipeline",
+    "h1.1-early-close",
+];
+
+#[test]
+fn every_policy_is_answered_in_full() {
+    for policy in POLICIES {
+        let arguments = ["-c", "4", "-n", "600", "--policy", policy];
+        let (summary, logged) = well("leucht15-small", &arguments);
+        assert_eq!(summary.setup.policy, policy);
+        assert_eq!(logged.len(), 600);
+        let connections = summary.measured.counts.connected;
+        let expected = match policy {
+            "h1.0" | "h1.0x4" => 600..=600,
+            "h1.1x2" => 5..=8,
+            // A connection for each page's base, and one for the rest.
+            "h1.1-early-close" => 200..=410,
+            _ => 4..=4,
+        };
+        assert!(expected.contains(&connections), "{policy}: {connections}");
+    }
+}
+
+#[test]
+fn user_equivalents_of_surge_are_answered_in_full() {
+    let workload = "surge:files=200,requests=5000";
+    for (policy, time) in [("h1.1", "2s"), ("h1.0x4", "1s"), ("h1.1-pipeline", "1s")] {
+        let (summary, _) = well(workload, &["--ue", "20", "-d", time, "--policy", policy]);
+        // Twenty begin, one every 50 ms, each with a page at once.
+        let pages = summary.measured.counts.pages;
+        assert!(pages >= 19, "{policy}: {pages}");
+        assert!(summary.measured.duration_s > 0.9);
+    }
+}
+
+/// What a session file says is what a server is sent, content included.
+#[test]
+fn sessions_are_sent_as_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = written(
+        &folder,
+        "sessions",
+        "/first.html think=0.05\n    /a.gif\n    /b.gif\n\
+         /form method=POST contents=\"name=value&other=2\"\n/last.html\n",
+    );
+    let (address, requests) = recorder();
+    let workload = format!("wsesslog:{sessions}");
+    let ended = load(
+        &format!("http://{address}/"),
+        &["--workload", &workload, "-c", "1", "-n", "10", "--json"],
+    );
+    let summary = ended.ended_with(0);
+    assert_eq!(summary.measured.counts.completed, 10);
+    assert_eq!(summary.measured.octets.request_bodies_bytes, 2 * 18);
+    let requests = requests.lock().unwrap();
+    let session = [
+        "GET /first.html ",
+        "GET /a.gif ",
+        "GET /b.gif ",
+        "POST /form name=value&other=2",
+        "GET /last.html ",
+    ];
+    assert_eq!(*requests, [session, session].concat());
+}
+
+/// A server that knows nothing but what it is sent: requests with their content, in order.
+fn recorder() -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let seen = Arc::clone(&seen);
+            std::thread::spawn(move || {
+                let mut input = Vec::new();
+                let mut piece = [0; 4096];
+                while let Ok(read @ 1..) = stream.read(&mut piece) {
+                    input.extend_from_slice(&piece[..read]);
+                    while let Some((request, length)) = whole_request(&input) {
+                        seen.lock().unwrap().push(request);
+                        input.drain(..length);
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                        stream.write_all(answer).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    (address, requests)
+}
+
+/// The first request of some input, when it is there whole, and how long it is.
+fn whole_request(input: &[u8]) -> Option<(String, usize)> {
+    let end = input.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&input[..end]).unwrap();
+    let length = head
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .map_or(0, |(_, length)| length.parse().unwrap());
+    let content = std::str::from_utf8(input.get(end..end + length)?).unwrap();
+    let (asked, _) = head.split_once(" HTTP/1.1\r\n").unwrap();
+    Some((format!("{asked} {content}"), end + length))
+}
+
+#[test]
+fn an_access_log_is_replayed_when_it_was_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |second: u32, path: &str, size: u32| {
+        format!("h - - [10/Oct/2000:13:55:{second:02} -0700] \"GET {path} HTTP/1.0\" 200 {size}\n")
+    };
+    let text = [
+        line(30, "/a.html", 2326),
+        line(31, "/b.gif", 100),
+        line(33, "/a.html", 2326),
+        line(40, "/c?x=1", 7000),
+    ]
+    .concat();
+    let workload = format!("log:{}", written(&folder, "log", &text));
+    let (summary, logged) = well(&workload, &["--speed", "10"]);
+    let expected = ["/a.html", "/b.gif", "/a.html", "/c?x=1"].map(|path| format!("GET {path}"));
+    assert_eq!(logged, expected);
+    // Ten seconds in one.
+    let duration = summary.measured.duration_s;
+    assert!((1.0..5.0).contains(&duration), "{duration}");
+    // Closed, it is asked for in its order as well.
+    let (_, logged) = well(&workload, &["-c", "1", "-n", "8"]);
+    assert_eq!(logged, [&expected[..], &expected[..]].concat());
+}
+
+const ARCHIVE: &str = r#"{"log": {"version": "1.2",
+  "pages": [{"id": "p", "startedDateTime": "2024-01-01T00:00:00.000Z"}],
+  "entries": [
+    {"pageref": "p", "startedDateTime": "2024-01-01T00:00:00.000Z", "time": 50,
+     "request": {"method": "GET", "url": "http://h/page.html", "headers": []},
+     "response": {"status": 200, "bodySize": 3000, "headers": [],
+                  "content": {"size": 3000, "mimeType": "text/html"}}},
+    {"pageref": "p", "startedDateTime": "2024-01-01T00:00:00.100Z", "time": 50,
+     "_initiator": {"type": "parser", "url": "http://h/page.html"},
+     "request": {"method": "GET", "url": "http://h/style.css", "headers": []},
+     "response": {"status": 200, "bodySize": 800, "headers": [],
+                  "content": {"size": 800, "mimeType": "text/css"}}},
+    {"pageref": "p", "startedDateTime": "2024-01-01T00:00:00.200Z", "time": 50,
+     "_initiator": {"type": "parser", "url": "http://h/style.css"},
+     "request": {"method": "GET", "url": "http://h/picture.png", "headers": []},
+     "response": {"status": 200, "bodySize": 1200, "headers": [],
+                  "content": {"size": 1200, "mimeType": "image/png"}}}]}}"#;
+
+#[test]
+fn a_har_file_is_replayed_with_its_dependencies() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = format!("har:{}", written(&folder, "archive", ARCHIVE));
+    let (summary, logged) = well(&workload, &["-c", "1", "-n", "30", "--policy", "h1.1x6"]);
+    let page = ["GET /page.html", "GET /style.css", "GET /picture.png"];
+    assert_eq!(logged, page.repeat(10));
+    assert_eq!(summary.measured.counts.pages, 10);
+    assert_eq!(summary.measured.octets.content_bytes, 10 * 5000);
+}
