@@ -165,7 +165,7 @@ mod tests {
         let pool: Arc<[u8]> = (0..=9).collect();
         let head: Arc<[u8]> = b"head"[..].into();
         let stretches = vec![
-            Stretch::new(head.clone(), 0..4),
+            Stretch::new(head, 0..4),
             Stretch::new(pool.clone(), 8..10),
             Stretch::new(pool.clone(), 3..3),
             Stretch::new(pool, 0..3),
