@@ -39,6 +39,11 @@ pub(super) fn examine(
     circumstances: &Circumstances<'_>,
 ) -> Validity {
     let mut validity = Validity::default();
+    if measured.duration.is_zero() {
+        // Nothing else can be said of it.
+        validity.invalidate("the test ended before its measurement began".to_owned());
+        return validity;
+    }
     let seconds = measured.duration.as_secs_f64();
     let latency = &measured.latency;
     if let (Some(lag), Some(median)) = (

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::iter::{Skip, StepBy};
 
-use fathometer_model::Failure;
+use fathometer_http::h1::client::Received;
+use fathometer_model::{Failure, Outcome};
 use fathometer_workload::arrivals::{Arrivals, Schedule};
 use fathometer_workload::plan::PageId;
 
@@ -298,6 +299,16 @@ impl Worker<'_> {
             };
             self.tally.planned(planned, true);
             self.tally.failed(&exchange, None, self.now);
+            let outcome = Outcome::Failed(Failure::LocalAbort);
+            let nothing = Received::default();
+            self.tally.row(
+                &exchange,
+                number as u32,
+                u32::MAX,
+                &nothing,
+                outcome,
+                self.now,
+            );
         }
     }
 }

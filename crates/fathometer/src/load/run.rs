@@ -369,7 +369,7 @@ impl Test<'_> {
         }
         generator.descriptors = (connections + 2 * self.crew.loops as u64, descriptors);
         let [mut warm_up, mut window, mut drain] = windows;
-        warm_up.duration = nanos(edges.measured.min(finished) - edges.start);
+        warm_up.duration = nanos(edges.measured.min(finished).saturating_sub(edges.start));
         window.duration = measured;
         drain.duration = nanos(finished.saturating_sub(edges.end));
         let machine = Machine::read();
@@ -386,7 +386,7 @@ impl Test<'_> {
             measured: window,
             warm_up: (!self.options.warm_up.is_zero()).then_some(warm_up),
             drain: (!drain.duration.is_zero()).then_some(drain),
-            timeline: timeline.finish(nanos(finished - edges.start)),
+            timeline: timeline.finish(nanos(finished.saturating_sub(edges.start))),
             targets: self.targets(&targets),
             generator,
         }
