@@ -254,13 +254,13 @@ fn cut_short(result: &LoadResult) -> String {
 }
 
 fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
-    let ended = result.measured.counts.completed + result.measured.counts.failed();
+    let counts = &result.measured.counts;
     if !result.validity.is_valid() {
         ExitCode::from(3)
     } else if promises.iter().any(|promise| !promise.kept) {
         ExitCode::from(4)
-    } else if result.measured.counts.completed == 0 && ended > 0 {
-        // Everything failed: measured rightly, and not what anybody hoped for.
+    } else if counts.completed == 0 && counts.planned > 0 {
+        // Everything failed or was never answered: measured rightly, and not what anybody hoped for.
         ExitCode::from(1)
     } else {
         ExitCode::SUCCESS
