@@ -18,8 +18,14 @@ const LAG_SHARE: f64 = 0.1;
 /// A loop that is busy for more than this share of the time has no reserve.
 const BUSY: f64 = 0.9;
 
+/// In a shorter time being busy means nothing: connecting and the first requests fill it.
+const BUSY_FROM: Duration = Duration::from_millis(100);
+
 /// More than this share of the processors' time given to other guests is too much.
 const STEAL: f64 = 0.05;
+
+/// The kernel counts that time in ticks of 10 ms: in a shorter time a single one would be a share.
+const STEAL_FROM: Duration = Duration::from_secs(1);
 
 /// More than this share of the time spent waiting for the recorder is too much.
 const RECORDER: f64 = 0.01;
@@ -60,7 +66,7 @@ pub(super) fn examine(
     }
     let busiest = generator.workers.iter().map(|worker| worker.busy);
     let busiest = busiest.fold(0.0, f64::max);
-    if busiest > BUSY {
+    if busiest > BUSY && measured.duration >= BUSY_FROM {
         let meaning = match circumstances.kind {
             LoopKind::Closed { .. } => "the throughput may be the generator's and not the server's",
             LoopKind::Open { .. } => "requests may have waited for the generator",
@@ -88,7 +94,7 @@ pub(super) fn examine(
              or memory"
         ));
     }
-    if generator.steal > STEAL {
+    if generator.steal > STEAL && measured.duration >= STEAL_FROM {
         validity.invalidate(format!(
             "the hypervisor gave {:.1} % of the processors' time to others (limit {:.0} %)",
             100.0 * generator.steal,
@@ -174,5 +180,15 @@ mod tests {
         assert!(limits[0].starts_with("3 connections"));
         let steal = examined(|_, generator| generator.steal = 0.2);
         assert!(steal[0].contains("20.0 %"));
+    }
+
+    #[test]
+    fn a_moment_is_too_short_to_judge_the_machine_by() {
+        let reasons = examined(|window, generator| {
+            window.duration = Duration::from_millis(20);
+            generator.steal = 0.5;
+            generator.workers[0].busy = 1.0;
+        });
+        assert_eq!(reasons, Vec::<String>::new());
     }
 }

@@ -399,7 +399,10 @@ fn failures_are_told_apart() {
         );
         assert_eq!(counts.retried, 0, "{answer:?}");
         assert_eq!(counts.pages_failed, 20);
-        assert!(result.validity.is_valid(), "{:?}", result.validity);
+        // A server's failures are findings; what the machine did meanwhile may be one too.
+        let reasons = &result.validity.reasons;
+        let blamed = reasons.iter().find(|reason| reason.contains("failed"));
+        assert_eq!(blamed, None, "{answer:?}");
     }
 }
 
