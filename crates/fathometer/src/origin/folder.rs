@@ -9,7 +9,7 @@
 //!
 //! No path leads out of the folder: the kernel resolves it beneath the folder, whatever links there
 //! are. A representation that is coded in advance lies beside its file
-//! ([`CODINGS`](crate::site_folder::CODINGS)) and is not served when it is older than the file.
+//! ([`CODINGS`]) and is not served when it is older than the file.
 //!
 //! Entity tags of small files are digests of their content. Those of larger ones are made of the file's
 //! number, size and times, and are weak until the file has been left alone for [`SETTLED`]: the clock
