@@ -393,9 +393,13 @@ impl Worker<'_> {
         true
     }
 
-    /// Keeps the pipelines of a user full; every exchange is a page of its own.
+    /// Fills the pipelines of a user; every exchange is a page of its own. A pipeline is filled when
+    /// half of it has been answered, so that requests leave in one write and not one by one.
     fn fill(&mut self, place: u32) {
-        if self.users[place as usize].stage != Stage::Page || self.is_paused(place) {
+        if self.users[place as usize].stage != Stage::Page
+            || self.is_paused(place)
+            || self.is_half_full(place)
+        {
             return;
         }
         loop {
@@ -442,6 +446,19 @@ impl Worker<'_> {
                 Err(failure) => return self.fail_unsent(&exchange, failure),
             }
         }
+    }
+
+    /// Whether every pipeline of a user is open and has more than half of what it holds under way.
+    fn is_half_full(&self, place: u32) -> bool {
+        let user = &self.users[place as usize];
+        let policy = &self.shared.policy;
+        let half = usize::from(policy.pipeline.unwrap_or(1)) / 2;
+        user.again.is_empty()
+            && user.slots.len() >= usize::from(policy.connections.max(1))
+            && user
+                .slots
+                .iter()
+                .all(|&slot| self.slots[slot as usize].exchanges.len() > half)
     }
 
     /// Sends a user away that keeps its pipelines full, once they are empty.
