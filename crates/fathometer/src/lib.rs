@@ -14,6 +14,7 @@ pub mod run_folder;
 pub mod server;
 pub mod site_folder;
 pub mod study;
+pub mod trial;
 pub mod url;
 pub mod wire;
 pub mod workload;

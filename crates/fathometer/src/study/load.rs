@@ -8,33 +8,25 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
 use fathometer_model::{Bytes, Instant, ReplicateRecord, Seed, Validity};
-use fathometer_sys::cgroup::{CpuLimit, Group, Limits as GroupLimits};
-use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
+use fathometer_sys::cgroup::{CpuLimit, Limits as GroupLimits};
+use fathometer_sys::probe::Samples;
 use fathometer_sys::{Clock, SocketOptions};
 use fathometer_workload::distribution::Law;
 use fathometer_workload::plan::{Choice, PageId, Plan, Sessions};
 
 use super::replicate::{Finished, ReplicateError, Setup, Shared, one_of, parsed, wire_limits};
 use super::spec::{Cell, Load, Study};
-use crate::era::Era;
-use crate::lab::{Lab, Side};
-use crate::load::{self, Limit, Options, Users};
+use crate::lab::Side;
+use crate::load::{Limit, Options, Users};
 use crate::run_folder::WriteError;
 use crate::server::PORT;
-use crate::server::limited::{self, Limited, Throttle};
-use crate::site_folder;
-use crate::wire::WireOptions;
-
-/// The period of the probes. A window of three seconds is met to within a thirtieth.
-const PROBE_PERIOD: Duration = Duration::from_millis(100);
-
-/// The names of what is probed.
-const SERVER: &str = "server";
+use crate::server::limited::Throttle;
+use crate::trial::{Measured, Trial};
 
 /// A workload of a load study, with its files on disk.
 pub struct LoadSite {
@@ -66,51 +58,41 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         .seed
         .stream(setup.cell.level("workload"))
         .child(u64::from(setup.replicate));
-    // What this program, or a server before, has left of the files in memory is nobody's budget.
-    site_folder::forget(&levels.site.folder)?;
-    let group = Group::create("server", &levels.limits)?;
-    let lab = laboratory(shared, setup, clock, seed)?;
-    let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
-    if let Some(receiver) = lab.server_receiver() {
-        group.add_thread(receiver)?;
+    let measured = Trial {
+        definition: setup.definition,
+        installed: setup.installed,
+        folder: &levels.site.folder,
+        profile: setup.profile,
+        era: setup.era,
+        initial_window: None,
+        limits: levels.limits.clone(),
+        throttle: levels.throttle,
+        wire_limits: shared
+            .study
+            .limits
+            .get(setup.cell.level("path"))
+            .map(wire_limits),
+        seed,
+        clock,
+        warm_cache: Some(levels.every_page_once(setup, shared.study, seed)?),
+        load: levels.options(setup, shared.study, seed)?,
     }
-    let server = limited::start(
-        setup.definition,
-        setup.installed,
-        &lab.server,
-        &group,
-        &levels.site.folder,
-        levels.throttle,
-    )?;
-    lab.client.namespace.run({
-        let options = levels.every_page_once(setup, shared.study, seed)?;
-        move || load::run(options, clock, shared.interrupted, &mut |_| {})
-    })??;
-    let sampler = Sampler::start(clock, probes(&lab, &group, &server))?;
-    let result = lab.client.namespace.run({
-        let options = levels.options(setup, shared.study, seed)?;
-        move || load::run(options, clock, shared.interrupted, &mut |_| {})
-    })?;
-    let samples = sampler.stop();
-    server.stop()?;
-    let (certificate, mut validity) = lab.stop();
-    if (shared.interrupted)() {
-        return Err(ReplicateError::Interrupted);
-    }
-    let result = result?;
+    .run(&shared.building, shared.interrupted)?;
+    let Measured {
+        result,
+        samples,
+        mut validity,
+        ..
+    } = measured;
     let summary = fathometer_analysis::load::Summary::of(&result);
     let path = setup.folder.join("load.json");
     std::fs::write(&path, summary.to_json()).map_err(|error| WriteError { path, error })?;
     let mut metrics = load_metrics(&result, levels.users);
-    let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
-    let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
-    let from = Instant::ZERO + began + levels.warm_up;
-    let to = from + result.measured.duration;
     host_metrics(
         &mut metrics,
         &samples,
-        from,
-        to,
+        measured.from,
+        measured.to,
         levels.quota(),
         &mut validity,
     );
@@ -124,11 +106,11 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
             order: setup.order,
             started,
             metrics,
-            path: certificate,
+            path: measured.certificate,
             validity,
             folder: setup.folder_name.clone(),
         },
-        applied,
+        applied: measured.applied,
     })
 }
 
@@ -270,48 +252,6 @@ fn memory(cell: &Cell) -> Result<Option<Bytes>, ReplicateError> {
         })
 }
 
-fn laboratory(
-    shared: &Shared<'_>,
-    setup: &Setup<'_>,
-    clock: Clock,
-    seed: Seed,
-) -> Result<Lab, ReplicateError> {
-    let era: &Era = setup.era;
-    let mut options = WireOptions::new(seed);
-    options.clock = clock;
-    options.limits = shared
-        .study
-        .limits
-        .get(setup.cell.level("path"))
-        .map(wire_limits);
-    options.client_acks = era.client_delayed_ack;
-    options.server_receives = true;
-    // Packets come by the ten thousand: waiting awake for each would take a processor.
-    options.spin = Duration::ZERO;
-    let _building = shared
-        .building
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    Ok(Lab::start(setup.profile, &options, |side| {
-        era.settings(side, None)
-    })?)
-}
-
-fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
-    ProbePlan {
-        period: PROBE_PERIOD,
-        dear_every: 1,
-        trees: vec![(SERVER.to_owned(), server.pid())],
-        detail: Detail {
-            switches: true,
-            proportional: true,
-        },
-        networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
-        groups: vec![(SERVER.to_owned(), group.usage_probe())],
-        ..ProbePlan::default()
-    }
-}
-
 /// What the clients saw. Rates are of what ended within the measured window; response times of
 /// successes, connecting included, as WebStone has them.
 fn load_metrics(result: &LoadResult, users: u32) -> BTreeMap<String, f64> {
@@ -441,9 +381,6 @@ fn host_metrics(
 
 /// Whether the generator was what limited.
 fn judge(result: &LoadResult, load: &Load, validity: &mut Validity) {
-    for reason in &result.validity.reasons {
-        validity.invalidate(reason.clone());
-    }
     for (n, worker) in result.generator.workers.iter().enumerate() {
         let busy = 100.0 * worker.busy;
         if busy > load.generator_busy_pct {

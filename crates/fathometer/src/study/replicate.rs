@@ -29,6 +29,7 @@ use crate::run_folder::{WriteError, write_lines};
 use crate::server::definition::Definition;
 use crate::server::{self, Content, Demands, Installed, PORT, ServerError, ServerReport};
 use crate::site_folder::SiteFolderError;
+use crate::trial::TrialError;
 use crate::wire::{self, WireOptions};
 
 /// The page that studies retrieve, by its workload.
@@ -140,6 +141,18 @@ pub enum ReplicateError {
     /// The user wants to end.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<TrialError> for ReplicateError {
+    fn from(error: TrialError) -> ReplicateError {
+        match error {
+            TrialError::Lab(error) => error.into(),
+            TrialError::Server(error) => error.into(),
+            TrialError::Site(error) => error.into(),
+            TrialError::Load(error) => error.into(),
+            TrialError::Interrupted => ReplicateError::Interrupted,
+        }
+    }
 }
 
 /// Makes one replicate.

@@ -1,0 +1,206 @@
+//! A trial: one load on one server whose host has limits, over an emulated path, with probes.
+//!
+//! The server's host is a namespace and a control group: its programs, and the thread that receives
+//! its packets, share one budget. The generator is outside of it. Probes read the group, the server's
+//! processes and its namespace. Studies of loads and the search for a bottleneck are made of trials.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use fathometer_analysis::load::LoadResult;
+use fathometer_model::{Instant, PathCertificate, Seed, Validity};
+use fathometer_path::Profile;
+use fathometer_sys::Clock;
+use fathometer_sys::cgroup::{AppliedLimit, Group, Limits};
+use fathometer_sys::era::AppliedSettings;
+use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
+
+use crate::era::Era;
+use crate::lab::{Lab, Side};
+use crate::load::{self, LoadError, Options};
+use crate::server::definition::Definition;
+use crate::server::limited::{self, Limited, Throttle};
+use crate::server::{Installed, PORT, ServerError};
+use crate::site_folder::{self, SiteFolderError};
+use crate::wire::{self, WireOptions};
+
+/// The period of the probes. A window of three seconds is met to within a thirtieth.
+const PROBE_PERIOD: Duration = Duration::from_millis(100);
+
+/// The name of what is probed.
+const SERVER: &str = "server";
+
+/// What is tried, and on what.
+pub struct Trial<'a> {
+    /// The server.
+    pub definition: &'a Definition,
+    /// The server's program, where it is one.
+    pub installed: Option<&'a Installed>,
+    /// The site on disk.
+    pub folder: &'a Path,
+    /// The path between the hosts.
+    pub profile: &'a Profile,
+    /// The TCP of both hosts.
+    pub era: &'a Era,
+    /// The initial congestion window of both hosts, in segments, if not the era's.
+    pub initial_window: Option<u32>,
+    /// What the server's host may use.
+    pub limits: Limits,
+    /// What limits the server's connections.
+    pub throttle: Throttle,
+    /// How late the path may be; `None`: the usual for the path.
+    pub wire_limits: Option<wire::Limits>,
+    /// Where the path's chance decisions come from.
+    pub seed: Seed,
+    /// The clock that every instant is of.
+    pub clock: Clock,
+    /// A load that comes first and is not measured, so that the host has in memory what fits;
+    /// `None`: nothing of the site is in memory when the measured load begins.
+    pub warm_cache: Option<Options>,
+    /// The load. Where the server is, is filled in.
+    pub load: Options,
+}
+
+/// What a trial gave.
+pub struct Measured {
+    /// What the clients saw.
+    pub result: LoadResult,
+    /// What the probes saw.
+    pub samples: Samples,
+    /// When the measured window began.
+    pub from: Instant,
+    /// When it ended.
+    pub to: Instant,
+    /// The path's certificate, of the whole trial.
+    pub certificate: PathCertificate,
+    /// Whether all this is to be believed: the path's reasons against it, and the generator's.
+    pub validity: Validity,
+    /// What became of the era's settings at the client and at the server.
+    pub applied: [AppliedSettings; 2],
+    /// The host's limits as they read back.
+    pub limits: Vec<AppliedLimit>,
+}
+
+/// Why a trial could not be made at all. A bad measurement is not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The laboratory.
+    #[error("failed to build the laboratory: {0}")]
+    Lab(#[from] fathometer_sys::Error),
+    /// The server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The site's folder.
+    #[error(transparent)]
+    Site(#[from] SiteFolderError),
+    /// The load engine.
+    #[error("failed to make the load: {0}")]
+    Load(#[from] LoadError),
+    /// The user wants to end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Trial<'_> {
+    /// Builds the laboratory, makes the load and takes everything down again.
+    ///
+    /// `building` is held while the laboratory is built: the kernel makes namespaces and devices
+    /// without letting anybody else run on that processor, so one at a time.
+    pub fn run(
+        self,
+        building: &Mutex<()>,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Measured, TrialError> {
+        let clock = self.clock;
+        let warm_up = self.load.warm_up;
+        // What this program, or a server before, has left of the files in memory is nobody's budget.
+        site_folder::forget(self.folder)?;
+        let group = Group::create("server", &self.limits)?;
+        let lab = self.laboratory(building)?;
+        let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
+        if let Some(receiver) = lab.server_receiver() {
+            group.add_thread(receiver)?;
+        }
+        let server = limited::start(
+            self.definition,
+            self.installed,
+            &lab.server,
+            &group,
+            self.folder,
+            self.throttle,
+        )?;
+        let load = |mut options: Options| {
+            options.address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
+            lab.client
+                .namespace
+                .run(move || load::run(options, clock, interrupted, &mut |_| {}))
+        };
+        if let Some(warming) = self.warm_cache {
+            load(warming)??;
+        }
+        let sampler = Sampler::start(clock, probes(&lab, &group, &server))?;
+        let result = load(self.load)?;
+        let samples = sampler.stop();
+        server.stop()?;
+        let limits = group.verify()?;
+        let (certificate, mut validity) = lab.stop();
+        if interrupted() {
+            return Err(TrialError::Interrupted);
+        }
+        let result = result?;
+        for reason in &result.validity.reasons {
+            validity.invalidate(reason.clone());
+        }
+        for limit in limits.iter().filter(|limit| !limit.holds) {
+            validity.invalidate(format!(
+                "the host's limit {} is {} and should be {}",
+                limit.what, limit.got, limit.wanted
+            ));
+        }
+        let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
+        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
+        let from = Instant::ZERO + began + warm_up;
+        Ok(Measured {
+            from,
+            to: from + result.measured.duration,
+            result,
+            samples,
+            certificate,
+            validity,
+            applied,
+            limits,
+        })
+    }
+
+    fn laboratory(&self, building: &Mutex<()>) -> Result<Lab, TrialError> {
+        let mut options = WireOptions::new(self.seed);
+        options.clock = self.clock;
+        options.limits = self.wire_limits;
+        options.client_acks = self.era.client_delayed_ack;
+        options.server_receives = true;
+        // Packets come by the ten thousand: waiting awake for each would take a processor.
+        options.spin = Duration::ZERO;
+        let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Lab::start(self.profile, &options, |side| {
+            self.era.settings(side, self.initial_window)
+        })?)
+    }
+}
+
+fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
+    ProbePlan {
+        period: PROBE_PERIOD,
+        dear_every: 1,
+        trees: vec![(SERVER.to_owned(), server.pid())],
+        detail: Detail {
+            switches: true,
+            proportional: true,
+        },
+        networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
+        tables: true,
+        groups: vec![(SERVER.to_owned(), group.usage_probe())],
+        ..ProbePlan::default()
+    }
+}
