@@ -17,15 +17,19 @@ use crate::lab::Host;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What limits the connections of a server.
-#[derive(Debug, Clone, Copy, Default)]
+/// What limits the connections of a server. `None` leaves it to the server's definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Throttle {
-    /// Connections that may wait to be accepted; `None`: as many as the server asks for.
+    /// Connections that may wait to be accepted.
     pub backlog: Option<u32>,
     /// Connections served at a time; the others are not accepted.
     pub connections: Option<u32>,
     /// Connections served at a time; the others are reset.
     pub shed_above: Option<u32>,
+    /// How long a connection may be idle before it is closed.
+    pub keep_alive: Option<Duration>,
+    /// Requests after which a connection is closed; zero: there is no limit.
+    pub keep_alive_requests: Option<u32>,
 }
 
 /// A server at work within limits. Dropping it kills it.

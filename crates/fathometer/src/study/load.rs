@@ -151,6 +151,7 @@ impl<'a> Levels<'a> {
                 backlog: number("backlog", "system")?,
                 connections: number("workers", "none")?,
                 shed_above: one_of(cell, "shed", &[("off", None), ("on", Some(load.shed_at))])?,
+                ..Throttle::default()
             },
             duration: Duration::from_secs_f64(load.duration_s.of(shared.mode)),
             warm_up: Duration::from_secs_f64(load.warm_up_s.of(shared.mode)),
