@@ -199,7 +199,8 @@ pub fn sysctl(name: &str) -> Result<Option<String>> {
     }
 }
 
-fn refuse_own_namespace() -> Result<()> {
+/// The settings of this program's own namespace are the machine's.
+pub(crate) fn refuse_own_namespace() -> Result<()> {
     let own = fs::read_link("/proc/self/ns/net");
     let here = fs::read_link("/proc/thread-self/ns/net");
     match (own, here) {
@@ -208,7 +209,8 @@ fn refuse_own_namespace() -> Result<()> {
     }
 }
 
-fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
+/// Sets a kernel setting in the calling thread's namespace, and reads it back.
+pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
     let impossible = |reason: String| SettingOutcome::Impossible(reason);
     let Some(path) = sysctl_path(name) else {
         return impossible(bad_name(name).to_string());

@@ -17,7 +17,9 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use crate::error::{Doing, Result};
+use crate::cgroup::AppliedLimit;
+use crate::era::{self, SettingOutcome};
+use crate::error::{Doing, Error, Result};
 use crate::netlink::Netlink;
 
 /// A network namespace. Clones are the same namespace; it ends with the last clone, thread,
@@ -62,6 +64,22 @@ impl Namespace {
     pub fn enter(&self) -> Result<()> {
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
             .doing("enter a network namespace")
+    }
+
+    /// Bounds the queues of listeners inside this namespace, and reads the settings back:
+    /// `net.core.somaxconn`, to which the kernel cuts down what a program asks of `listen`, and
+    /// `net.ipv4.tcp_max_syn_backlog`, for half-open connections where SYN cookies are off.
+    ///
+    /// It holds for listeners from their next `listen`: set it before the server starts. A queue
+    /// of *n* has room for *n* + 1 connections.
+    pub fn set_listen_backlog(&self, connections: u32) -> Result<Vec<AppliedLimit>> {
+        self.run(|| {
+            era::refuse_own_namespace()?;
+            ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"]
+                .into_iter()
+                .map(|name| set_limit(name, connections))
+                .collect()
+        })?
     }
 
     /// Runs a closure on a thread of its own inside this namespace. Returns when the thread is
@@ -110,6 +128,25 @@ impl Namespace {
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// Sets a kernel setting that must be taken, in the calling thread's namespace.
+fn set_limit(name: &str, value: u32) -> Result<AppliedLimit> {
+    let wanted = value.to_string();
+    let outcome = era::set_sysctl(name, &wanted);
+    let found = era::sysctl(name)?;
+    match (outcome, found) {
+        (SettingOutcome::Impossible(reason), _) => Err(Error::NoLimit {
+            what: "listen backlog",
+            reason: format!("{name}: {reason}"),
+        }),
+        (_, found) => Ok(AppliedLimit {
+            what: name.to_owned(),
+            holds: found.as_ref() == Some(&wanted),
+            wanted,
+            got: found.unwrap_or_default(),
+        }),
     }
 }
 

@@ -194,7 +194,7 @@ fn has_capabilities() -> bool {
         .is_some_and(|found| found & wanted == wanted)
 }
 
-fn capabilities(status: &str) -> Option<u64> {
+pub(crate) fn capabilities(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }

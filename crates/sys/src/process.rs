@@ -39,6 +39,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::error::{Doing, Error, Result};
 use crate::namespace::Namespace;
+use crate::probe;
 use crate::socket;
 
 /// A running program with all its descendants. Dropping it kills them.
@@ -176,7 +177,7 @@ impl HostProcess {
     pub fn listening_sockets(&self) -> Result<Vec<TcpListener>> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
-        for pid in tree(self.pid) {
+        for pid in probe::descendants(self.pid) {
             // Processes and descriptors come and go while we look.
             let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
                 continue;
@@ -198,7 +199,7 @@ impl HostProcess {
     /// Processor time used so far, in programs and in the kernel, by all processes that are
     /// alive (to the nanosecond) and by those that have ended (to a hundredth of a second each).
     pub fn cpu_time(&self) -> Duration {
-        cpu_time_of_tree(self.pid)
+        probe::cpu_time(self.pid)
     }
 }
 
@@ -392,60 +393,4 @@ fn listening(pid: u32, number: RawFd) -> Result<Option<TcpListener>> {
     let listens = socket::get(&socket, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).unwrap_or(0) == 1;
     let tcp = socket::get(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL).unwrap_or(0);
     Ok((listens && tcp == libc::IPPROTO_TCP).then(|| TcpListener::from(socket)))
-}
-
-/// A process and all its descendants.
-fn tree(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(&pid) = found.get(next) {
-        next += 1;
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-            continue;
-        };
-        for task in tasks.flatten() {
-            let children = std::fs::read_to_string(task.path().join("children"));
-            let children = children.unwrap_or_default();
-            found.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|p| p.parse::<u32>().ok()),
-            );
-        }
-    }
-    found
-}
-
-fn cpu_time_of_tree(root: u32) -> Duration {
-    tree(root)
-        .into_iter()
-        .map(|pid| {
-            live_cpu_time(pid).unwrap_or_default() + reaped_cpu_time(pid).unwrap_or_default()
-        })
-        .sum()
-}
-
-/// The clock of a process, all its threads, ended ones included.
-fn live_cpu_time(pid: u32) -> Option<Duration> {
-    let mut clock = 0;
-    // SAFETY: two plain variables that outlive the calls.
-    unsafe {
-        if libc::clock_getcpuclockid(pid as i32, &raw mut clock) != 0 {
-            return None;
-        }
-        let mut time: libc::timespec = std::mem::zeroed();
-        if libc::clock_gettime(clock, &raw mut time) != 0 {
-            return None;
-        }
-        Some(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-    }
-}
-
-/// What the children that a process has reaped had used: fields 16 and 17 of `stat`.
-fn reaped_cpu_time(pid: u32) -> Option<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; fields after it start at the third.
-    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
-    let ticks = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
-    Some(Duration::from_millis((ticks(16)? + ticks(17)?) * 10))
 }

@@ -1,4 +1,5 @@
-//! `TCP_INFO`: what the kernel's TCP thinks of one of our own connections.
+//! `TCP_INFO`: what the kernel's TCP thinks of one of our own connections. Of the connections of
+//! others, [`NetworkProbe::connections`](crate::probe::NetworkProbe::connections) asks for the same.
 //!
 //! The structure grows with every few kernels. What all kernels in use have is always here; what
 //! came later is an `Option`, absent where the kernel's answer is too short. Offsets are those of
@@ -42,6 +43,11 @@ pub struct TcpInfo {
     pub retransmitting_segments: u32,
     /// Retransmissions since the connection began.
     pub retransmissions: u32,
+    /// Time since a segment with payload was sent, or since the connection began if none was; to
+    /// the tick of the kernel's clock, 1 to 10 ms.
+    pub since_data_sent: Duration,
+    /// Time since a segment with payload was received, or since the connection began if none was.
+    pub since_data_received: Duration,
     /// Smoothed round-trip time; zero before the first sample.
     pub round_trip: Duration,
     /// Its mean deviation.
@@ -72,6 +78,9 @@ pub struct TcpInfo {
     pub data_segments_in: Option<u32>,
     /// Packets with payload sent, retransmissions included. Since 4.6.
     pub data_segments_out: Option<u32>,
+    /// The rate at which the peer has lately been seen to receive, in octets per second; `None`
+    /// before the first sample. Since 4.9.
+    pub delivery_rate: Option<u64>,
     /// Time with data to send or in flight. Since 4.10.
     pub busy: Option<Duration>,
     /// Of it, time held up by the peer's window. Since 4.10.
@@ -108,68 +117,75 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     // Twice today's length, zeroed: a short answer leaves zeros.
     let mut raw = [0; 512];
     let length = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?;
-    Ok(parse(&raw[..length]))
+    Ok(TcpInfo::parse(&raw[..length]))
 }
 
-fn parse(raw: &[u8]) -> TcpInfo {
-    let byte = |at: usize| raw.get(at).copied().unwrap_or(0);
-    let late32 = |at: usize| {
-        let bytes = raw.get(at..at + 4)?;
-        Some(u32::from_ne_bytes(bytes.try_into().ok()?))
-    };
-    let late64 = |at: usize| {
-        let bytes = raw.get(at..at + 8)?;
-        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-    };
-    let word = |at: usize| late32(at).unwrap_or(0);
-    let microseconds = |at: usize| Duration::from_micros(word(at).into());
-    let late_time = |at: usize| late64(at).map(Duration::from_micros);
-    let options = byte(5);
-    TcpInfo {
-        state: byte(0),
-        congestion_state: byte(1),
-        options: NegotiatedOptions {
-            timestamps: options & 1 != 0,
-            selective_acknowledgements: options & 2 != 0,
-            window_scales: (options & 4 != 0).then(|| (byte(6) & 15, byte(6) >> 4)),
-            congestion_notification: options & 8 != 0,
-            fast_open: options & 32 != 0,
-        },
-        retransmission_timeout: microseconds(8),
-        delayed_ack_timeout: microseconds(12),
-        send_mss: word(16),
-        receive_mss: word(20),
-        unacknowledged_segments: word(24),
-        lost_segments: word(32),
-        retransmitting_segments: word(36),
-        path_mtu: word(60),
-        receive_window_limit: Bytes(word(64).into()),
-        round_trip: microseconds(68),
-        round_trip_deviation: microseconds(72),
-        // The kernel's "infinite" is 2^31 - 1.
-        slow_start_threshold_segments: Some(word(76)).filter(|&n| n < 0x7fff_ffff),
-        congestion_window_segments: word(80),
-        advertised_mss: word(84),
-        receiver_round_trip: microseconds(92),
-        retransmissions: word(100),
-        pacing_rate: late64(104).filter(|&rate| rate != u64::MAX && rate != 0),
-        bytes_acknowledged: late64(120).map(Bytes),
-        bytes_received: late64(128).map(Bytes),
-        segments_out: late32(136),
-        segments_in: late32(140),
-        not_sent: late32(144).map(|n| Bytes(n.into())),
-        minimum_round_trip: late32(148)
-            .filter(|&n| n != u32::MAX)
-            .map(|n| Duration::from_micros(n.into())),
-        data_segments_in: late32(152),
-        data_segments_out: late32(156),
-        busy: late_time(168),
-        limited_by_receive_window: late_time(176),
-        limited_by_send_buffer: late_time(184),
-        bytes_sent: late64(200).map(Bytes),
-        bytes_retransmitted: late64(208).map(Bytes),
-        send_window: late32(228).map(|n| Bytes(n.into())),
-        receive_window: late32(232).map(|n| Bytes(n.into())),
+impl TcpInfo {
+    /// Reads `struct tcp_info`, however much of it this kernel has.
+    pub(crate) fn parse(raw: &[u8]) -> TcpInfo {
+        let byte = |at: usize| raw.get(at).copied().unwrap_or(0);
+        let late32 = |at: usize| {
+            let bytes = raw.get(at..at + 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let late64 = |at: usize| {
+            let bytes = raw.get(at..at + 8)?;
+            Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        let word = |at: usize| late32(at).unwrap_or(0);
+        let microseconds = |at: usize| Duration::from_micros(word(at).into());
+        let milliseconds = |at: usize| Duration::from_millis(word(at).into());
+        let late_time = |at: usize| late64(at).map(Duration::from_micros);
+        let options = byte(5);
+        TcpInfo {
+            state: byte(0),
+            congestion_state: byte(1),
+            options: NegotiatedOptions {
+                timestamps: options & 1 != 0,
+                selective_acknowledgements: options & 2 != 0,
+                window_scales: (options & 4 != 0).then(|| (byte(6) & 15, byte(6) >> 4)),
+                congestion_notification: options & 8 != 0,
+                fast_open: options & 32 != 0,
+            },
+            retransmission_timeout: microseconds(8),
+            delayed_ack_timeout: microseconds(12),
+            send_mss: word(16),
+            receive_mss: word(20),
+            unacknowledged_segments: word(24),
+            lost_segments: word(32),
+            retransmitting_segments: word(36),
+            path_mtu: word(60),
+            receive_window_limit: Bytes(word(64).into()),
+            round_trip: microseconds(68),
+            round_trip_deviation: microseconds(72),
+            // The kernel's "infinite" is 2^31 - 1.
+            slow_start_threshold_segments: Some(word(76)).filter(|&n| n < 0x7fff_ffff),
+            congestion_window_segments: word(80),
+            advertised_mss: word(84),
+            receiver_round_trip: microseconds(92),
+            retransmissions: word(100),
+            since_data_sent: milliseconds(44),
+            since_data_received: milliseconds(52),
+            pacing_rate: late64(104).filter(|&rate| rate != u64::MAX && rate != 0),
+            bytes_acknowledged: late64(120).map(Bytes),
+            bytes_received: late64(128).map(Bytes),
+            segments_out: late32(136),
+            segments_in: late32(140),
+            not_sent: late32(144).map(|n| Bytes(n.into())),
+            minimum_round_trip: late32(148)
+                .filter(|&n| n != u32::MAX)
+                .map(|n| Duration::from_micros(n.into())),
+            data_segments_in: late32(152),
+            data_segments_out: late32(156),
+            delivery_rate: late64(160).filter(|&rate| rate != 0),
+            busy: late_time(168),
+            limited_by_receive_window: late_time(176),
+            limited_by_send_buffer: late_time(184),
+            bytes_sent: late64(200).map(Bytes),
+            bytes_retransmitted: late64(208).map(Bytes),
+            send_window: late32(228).map(|n| Bytes(n.into())),
+            receive_window: late32(232).map(|n| Bytes(n.into())),
+        }
     }
 }
 
@@ -202,7 +218,7 @@ mod tests {
     fn an_old_kernels_short_answer_leaves_the_rest_absent() {
         let mut raw = vec![0; 104];
         raw[80..84].copy_from_slice(&10u32.to_ne_bytes());
-        let info = parse(&raw);
+        let info = TcpInfo::parse(&raw);
         assert_eq!(info.congestion_window_segments, 10);
         assert_eq!((info.bytes_received, info.receive_window), (None, None));
     }

@@ -394,7 +394,8 @@ fn the_report_for_the_doctor_names_every_limit_once() {
         [
             "cpu limit",
             "memory limit",
-            "disk limit",
+            "disk bytes limit",
+            "disk operations limit",
             "processor choice",
             "cpu account"
         ]

@@ -1,9 +1,11 @@
 //! What of a host can be limited on this machine, found out by trying.
 
+use std::path::PathBuf;
+
 use fathometer_model::Bytes;
 
 use super::layout::Version;
-use super::{BlockDevice, CpuLimit, DiskLimit, Group, Limits};
+use super::{BlockDevice, CpuLimit, DiskLimit, Group, Limits, Resource};
 use crate::error::Result;
 use crate::privilege::Ability;
 
@@ -15,18 +17,17 @@ pub fn available() -> Vec<Ability> {
         change(&mut limits);
         limits
     };
-    let disk = std::env::temp_dir();
-    let disk = BlockDevice::of_path(&disk).map(|device| {
-        limits(&|limits| {
-            limits.disk = Some(DiskLimit {
-                device,
-                read_bytes_per_s: Some(1 << 30),
-                write_bytes_per_s: None,
-                read_ops_per_s: None,
-                write_ops_per_s: None,
-            });
-        })
-    });
+    let disk = |change: &dyn Fn(&mut DiskLimit)| -> Result<Limits> {
+        let mut disk = DiskLimit {
+            device: BlockDevice::of_path(&std::env::temp_dir())?,
+            read_bytes_per_s: None,
+            write_bytes_per_s: None,
+            read_ops_per_s: None,
+            write_ops_per_s: None,
+        };
+        change(&mut disk);
+        Ok(limits(&|limits| limits.disk = Some(disk.clone())))
+    };
     let cores = crate::sched::processors().map(|mut cores| {
         cores.truncate(1);
         limits(&|limits| limits.cores = Some(cores.clone()))
@@ -42,7 +43,16 @@ pub fn available() -> Vec<Ability> {
             "hosts with little memory",
             Ok(limits(&|limits| limits.memory = Some(Bytes(64 << 20)))),
         ),
-        ("disk limit", "hosts with a slow disk", disk),
+        (
+            "disk bytes limit",
+            "hosts with a slow disk, below the folder for temporary files",
+            disk(&|disk| disk.read_bytes_per_s = Some(1 << 30)),
+        ),
+        (
+            "disk operations limit",
+            "hosts whose disk seeks slowly, below the same folder",
+            disk(&|disk| disk.read_ops_per_s = Some(1 << 20)),
+        ),
         ("processor choice", "hosts with few processors", cores),
         (
             "cpu account",
@@ -63,6 +73,47 @@ pub fn available() -> Vec<Ability> {
         .collect()
 }
 
+/// Which interface a controller answers to on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    /// What it is about: `cpu`, `memory`, `disk`, `processors`.
+    pub name: &'static str,
+    /// Version of the interface and the topmost directory that can be seen from here; `None` where no
+    /// control groups that are mounted have it.
+    pub interface: Option<(u8, PathBuf)>,
+}
+
+/// The interface of each controller that limits of a host need. Machines may have both versions at
+/// once, and then each controller belongs to one of them.
+pub fn controllers() -> Vec<Controller> {
+    let trees = super::layout::trees();
+    let found = |resource: Resource| {
+        let tree = trees
+            .iter()
+            .find(|tree| tree.has(resource.controller(tree.version)));
+        tree.map(|tree| (number(tree.version), tree.top.clone()))
+    };
+    [
+        ("cpu", Resource::Cpu),
+        ("memory", Resource::Memory),
+        ("disk", Resource::Disk),
+        ("processors", Resource::Cores),
+    ]
+    .into_iter()
+    .map(|(name, resource)| Controller {
+        name,
+        interface: found(resource),
+    })
+    .collect()
+}
+
+fn number(version: Version) -> u8 {
+    match version {
+        Version::One => 1,
+        Version::Two => 2,
+    }
+}
+
 fn attempt(limits: &Limits) -> Result<String> {
     let group = Group::create("probe", limits)?;
     group.cpu_usage()?;
@@ -73,10 +124,7 @@ fn attempt(limits: &Limits) -> Result<String> {
     });
     let part = part.or(group.parts.first());
     Ok(part.map_or_else(String::new, |part| {
-        let version = match part.tree.version {
-            Version::One => 1,
-            Version::Two => 2,
-        };
+        let version = number(part.tree.version);
         let parent = part.path.parent().unwrap_or(&part.path);
         format!(
             "by control groups version {version}, below {}",

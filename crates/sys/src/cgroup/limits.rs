@@ -17,12 +17,17 @@ use crate::error::{Doing, Error, Result};
 pub struct Limits {
     /// Processor time.
     pub cpu: Option<CpuLimit>,
-    /// Memory, page cache and socket buffers counted in. Nothing of it goes to swap.
+    /// Memory, page cache counted in, and in version 2 the buffers of sockets. Nothing of it goes to
+    /// swap.
     pub memory: Option<Bytes>,
     /// Traffic with one disk.
     pub disk: Option<DiskLimit>,
     /// The processors that may be used, by number.
     pub cores: Option<Vec<usize>>,
+    /// Descriptors that a process may have open, sockets counted in (`RLIMIT_NOFILE`, soft and
+    /// hard). It holds for *each* process that is placed, and for those it starts; a running
+    /// process or thread that is moved into the group keeps what it had.
+    pub descriptors: Option<u64>,
 }
 
 /// Processor time, all processors together.
@@ -83,6 +88,18 @@ pub struct DiskLimit {
     pub read_ops_per_s: Option<u64>,
     /// Write operations a second.
     pub write_ops_per_s: Option<u64>,
+}
+
+impl DiskLimit {
+    /// What is limited, in the order of the fields.
+    fn rates(&self) -> [Option<u64>; 4] {
+        [
+            self.read_bytes_per_s,
+            self.write_bytes_per_s,
+            self.read_ops_per_s,
+            self.write_ops_per_s,
+        ]
+    }
 }
 
 /// A whole disk, by its numbers.
@@ -155,7 +172,7 @@ pub struct AppliedLimit {
 pub(super) struct Setting {
     /// The controller it belongs to, as its interface names it.
     pub(super) controller: &'static str,
-    pub(super) file: String,
+    pub(super) file: &'static str,
     pub(super) value: String,
     pub(super) kind: Kind,
 }
@@ -180,84 +197,95 @@ impl Limits {
     /// The settings of version 1, in the order in which the kernel takes them.
     pub(super) fn settings_v1(&self) -> Result<Vec<Setting>> {
         let mut settings = Vec::new();
-        let mut set = |controller, file: &str, value: String, kind| {
-            settings.push(Setting {
-                controller,
-                file: file.to_owned(),
-                value,
-                kind,
-            });
-        };
         if let Some(cpu) = &self.cpu {
             let (quota, period) = cpu.microseconds()?;
-            set("cpu", "cpu.cfs_period_us", period.to_string(), Kind::Same);
-            set("cpu", "cpu.cfs_quota_us", quota.to_string(), Kind::Same);
+            settings.extend([
+                setting("cpu", "cpu.cfs_period_us", period.to_string(), Kind::Same),
+                setting("cpu", "cpu.cfs_quota_us", quota.to_string(), Kind::Same),
+            ]);
         }
         if let Some(memory) = self.memory {
-            let value = memory.0.to_string();
-            set("memory", "memory.limit_in_bytes", value, Kind::Memory);
-            // At 0, making room within the limit never swaps. (A limit of memory and swap together
-            // would do as well, but some kernels then count no hits of the limit.)
-            let file = "memory.swappiness";
-            set("memory", file, "0".to_owned(), Kind::Optional);
+            let limit = memory.0.to_string();
+            settings.extend([
+                setting("memory", "memory.limit_in_bytes", limit, Kind::Memory),
+                // At 0, making room within the limit never swaps. (A limit of memory and swap
+                // together would do as well, but some kernels then count no hits of the limit.)
+                setting("memory", "memory.swappiness", "0", Kind::Optional),
+            ]);
         }
         if let Some(disk) = &self.disk {
-            for (file, limit) in [
-                ("read_bps_device", disk.read_bytes_per_s),
-                ("write_bps_device", disk.write_bytes_per_s),
-                ("read_iops_device", disk.read_ops_per_s),
-                ("write_iops_device", disk.write_ops_per_s),
-            ] {
+            let names = [
+                "blkio.throttle.read_bps_device",
+                "blkio.throttle.write_bps_device",
+                "blkio.throttle.read_iops_device",
+                "blkio.throttle.write_iops_device",
+            ];
+            for (file, limit) in names.into_iter().zip(disk.rates()) {
                 if let Some(limit) = limit {
-                    let file = format!("blkio.throttle.{file}");
                     let value = format!("{} {limit}", disk.device);
-                    set("blkio", &file, value, Kind::Disk);
+                    settings.push(setting("blkio", file, value, Kind::Disk));
                 }
             }
         }
-        if let Some(cores) = &self.cores {
-            set("cpuset", "cpuset.cpus", list(cores)?, Kind::List);
-        }
+        settings.extend(self.cores_setting()?);
         Ok(settings)
     }
 
     /// The settings of version 2.
     pub(super) fn settings_v2(&self) -> Result<Vec<Setting>> {
         let mut settings = Vec::new();
-        let mut set = |controller, file: &str, value: String, kind| {
-            settings.push(Setting {
-                controller,
-                file: file.to_owned(),
-                value,
-                kind,
-            });
-        };
         if let Some(cpu) = &self.cpu {
             let (quota, period) = cpu.microseconds()?;
-            set("cpu", "cpu.max", format!("{quota} {period}"), Kind::Same);
+            let value = format!("{quota} {period}");
+            settings.push(setting("cpu", "cpu.max", value, Kind::Same));
         }
         if let Some(memory) = self.memory {
-            set("memory", "memory.max", memory.0.to_string(), Kind::Memory);
-            set("memory", "memory.swap.max", "0".to_owned(), Kind::Optional);
+            settings.extend([
+                setting("memory", "memory.max", memory.0.to_string(), Kind::Memory),
+                setting("memory", "memory.swap.max", "0", Kind::Optional),
+            ]);
         }
         if let Some(disk) = &self.disk {
             let mut value = disk.device.to_string();
-            for (word, limit) in [
-                ("rbps", disk.read_bytes_per_s),
-                ("wbps", disk.write_bytes_per_s),
-                ("riops", disk.read_ops_per_s),
-                ("wiops", disk.write_ops_per_s),
-            ] {
+            for (word, limit) in ["rbps", "wbps", "riops", "wiops"]
+                .into_iter()
+                .zip(disk.rates())
+            {
                 if let Some(limit) = limit {
                     write!(value, " {word}={limit}").expect("strings take everything");
                 }
             }
-            set("io", "io.max", value, Kind::Disk);
+            settings.push(setting("io", "io.max", value, Kind::Disk));
         }
-        if let Some(cores) = &self.cores {
-            set("cpuset", "cpuset.cpus", list(cores)?, Kind::List);
-        }
+        settings.extend(self.cores_setting()?);
         Ok(settings)
+    }
+
+    /// The choice of processors, which both versions are told alike.
+    fn cores_setting(&self) -> Result<Option<Setting>> {
+        let Some(cores) = &self.cores else {
+            return Ok(None);
+        };
+        Ok(Some(setting(
+            "cpuset",
+            "cpuset.cpus",
+            list(cores)?,
+            Kind::List,
+        )))
+    }
+}
+
+fn setting(
+    controller: &'static str,
+    file: &'static str,
+    value: impl Into<String>,
+    kind: Kind,
+) -> Setting {
+    Setting {
+        controller,
+        file,
+        value: value.into(),
+        kind,
     }
 }
 
@@ -282,7 +310,7 @@ impl Setting {
             }
         };
         AppliedLimit {
-            what: self.file.clone(),
+            what: self.file.to_owned(),
             wanted: self.value.clone(),
             got,
             holds,
@@ -341,6 +369,7 @@ mod tests {
                 write_ops_per_s: Some(50),
             }),
             cores: Some(vec![2, 0, 1]),
+            descriptors: None,
         }
     }
 

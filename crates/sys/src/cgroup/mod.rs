@@ -12,6 +12,8 @@
 //! - A thread can be put into a group of version 1 by itself ([`Group::add_thread`]). In version 2
 //!   that takes a threaded group ([`Group::create_for_threads`]), which can limit processor time
 //!   and processors but neither memory nor disk.
+//! - Pressure ([`Usage::pressure`]) is kept in version 2 alone. Where version 1 has the controllers
+//!   and version 2 is mounted beside it, a group is in both, its single threads left out.
 //! - In version 1 of the kernel's disk throttling, writes that go through the page cache are not
 //!   held up.
 //! - Where real-time groups are built into the kernel (`CONFIG_RT_GROUP_SCHED`), threads under
@@ -25,6 +27,7 @@
 //! by [`remove_stale`].
 
 mod ability;
+mod descriptors;
 mod layout;
 mod limits;
 mod owner;
@@ -44,7 +47,7 @@ use limits::{Kind, Setting};
 use owner::Name;
 use refusal::{DELEGATE, no_directory, not_enabled, unavailable};
 
-pub use ability::available;
+pub use ability::{Controller, available, controllers};
 pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
 pub use owner::remove_stale;
 pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};
@@ -64,6 +67,11 @@ struct Part {
     path: PathBuf,
     /// The controllers that are in force in this directory.
     controllers: Vec<String>,
+    /// There for its accounts alone, in version 2 beside a version 1 that has the controllers.
+    /// Processes are in it and single threads are not, as it is not made for threads.
+    witness: bool,
+    /// Memory of sockets is accounted for, which version 1 does when told to.
+    counts_sockets: bool,
 }
 
 impl Part {
@@ -101,6 +109,9 @@ impl Group {
             limits: limits.clone(),
             parts: Vec::new(),
         };
+        if let Some(number) = limits.descriptors {
+            descriptors::possible(number)?;
+        }
         let trees = layout::trees();
         let mut missing: BTreeSet<Resource> = limits.resources();
         // Whatever is made before an error goes with `group`.
@@ -144,7 +155,8 @@ impl Group {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
-    /// Makes a command start inside the group: not an instruction of the program runs outside.
+    /// Makes a command start inside the group: not an instruction of the program runs outside, and
+    /// it does not start when the group or a limit cannot be had.
     pub fn place(&self, command: &mut Command) -> Result<()> {
         let entries: Vec<File> = self
             .parts
@@ -155,13 +167,15 @@ impl Group {
                 open.write(true).open(&path).doing(opening(&path))
             })
             .collect::<Result<_>>()?;
+        let descriptors = self.limits.descriptors;
         // SAFETY: the closure makes system calls alone, as the fork of a program with threads must.
         unsafe {
             command.pre_exec(move || {
                 // "0" is who writes.
-                entries
-                    .iter()
-                    .try_for_each(|mut entry| entry.write_all(b"0"))
+                for mut entry in &entries {
+                    entry.write_all(b"0")?;
+                }
+                descriptors.map_or(Ok(()), descriptors::limit)
             });
         }
         Ok(())
@@ -180,7 +194,7 @@ impl Group {
     ///
     /// In version 2 the group must have been made by [`Group::create_for_threads`].
     pub fn add_thread(&self, thread: u32) -> Result<()> {
-        for part in &self.parts {
+        for part in self.parts.iter().filter(|part| !part.witness) {
             let members = match part.tree.version {
                 Version::One => "tasks",
                 Version::Two => "cgroup.threads",
@@ -194,7 +208,7 @@ impl Group {
     pub fn verify(&self) -> Result<Vec<AppliedLimit>> {
         let mut applied = Vec::new();
         for (part, setting) in self.settings()? {
-            let path = part.path.join(&setting.file);
+            let path = part.path.join(setting.file);
             match fs::read_to_string(&path) {
                 Ok(text) => applied.push(setting.compare(&text)),
                 Err(error)
@@ -204,6 +218,13 @@ impl Group {
             }
         }
         Ok(applied)
+    }
+
+    /// Reads back those limits that each process has by itself ([`Limits::descriptors`]), of one
+    /// that was placed. Fails when it is not there any more.
+    pub fn verify_process(&self, pid: u32) -> Result<Vec<AppliedLimit>> {
+        let wanted = self.limits.descriptors.into_iter();
+        wanted.map(|n| descriptors::verify(n, pid)).collect()
     }
 
     /// Processor time used in the group since it was made.
@@ -260,8 +281,10 @@ impl Group {
                 Ok(()) => {
                     let part = Part {
                         tree: tree.clone(),
+                        counts_sockets: tree.has("memory") && account_for_sockets(&path),
                         path,
                         controllers: tree.controllers.clone(),
+                        witness: false,
                     };
                     if let Err(error) = inherit_cpuset(&part) {
                         let _ = owner::remove(&part.path, tree);
@@ -289,7 +312,7 @@ impl Group {
             .collect();
         let counted = self.parts.iter().any(|part| part.has("cpuacct"));
         if needed.is_empty() && counted {
-            return Ok(None);
+            return Ok(self.make_witness(name, tree));
         }
         if threads && let Some(domain) = needed.iter().find(|c| matches!(**c, "memory" | "io")) {
             return Err(Error::NoLimit {
@@ -313,6 +336,27 @@ impl Group {
             Some(error) if !needed.is_empty() => Err(error),
             _ => Ok(None),
         }
+    }
+
+    /// Makes a directory in version 2 that limits nothing, for the pressure on its members: that
+    /// is kept without any controller, and in version 2 alone. None where it cannot be had.
+    fn make_witness(&self, name: &str, tree: &Tree) -> Option<Part> {
+        if !tree.own.join("cpu.pressure").exists() {
+            return None;
+        }
+        let part = self
+            .make_v2_in(&tree.own, name, tree, &BTreeSet::new(), false)
+            .ok()?;
+        // Below a group with threads there are none for processes.
+        let kind = fs::read_to_string(part.path.join("cgroup.type")).ok();
+        if kind.is_none_or(|kind| kind.trim() != "domain") {
+            let _ = owner::remove(&part.path, tree);
+            return None;
+        }
+        Some(Part {
+            witness: true,
+            ..part
+        })
     }
 
     fn make_v2_in(
@@ -362,6 +406,8 @@ impl Group {
                 tree: tree.clone(),
                 path: path.clone(),
                 controllers: layout::words(&controllers),
+                witness: false,
+                counts_sockets: true,
             })
         };
         made().inspect_err(|_| {
@@ -473,8 +519,15 @@ fn inherit_cpuset(part: &Part) -> Result<()> {
     Ok(())
 }
 
+/// In version 1 memory of sockets is accounted for as soon as it is limited, be it to what nobody
+/// can reach. Returns whether it is.
+fn account_for_sockets(path: &Path) -> bool {
+    let limit = path.join("memory.kmem.tcp.limit_in_bytes");
+    fs::write(limit, i64::MAX.to_string()).is_ok()
+}
+
 fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
-    let path = part.path.join(&setting.file);
+    let path = part.path.join(setting.file);
     match fs::write(&path, &setting.value) {
         Ok(()) => Ok(()),
         Err(error)

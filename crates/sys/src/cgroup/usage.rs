@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Part;
 use super::layout::Version;
 use crate::error::{Doing, Error, Result};
+use crate::probe::{OfWhom, Pressure};
 
 /// Processor time of a group since it was made, ended processes included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +61,9 @@ pub struct MemoryUsage {
     pub anonymous: Option<Bytes>,
     /// Page cache.
     pub page_cache: Option<Bytes>,
-    /// Buffers of sockets.
+    /// Buffers of TCP sockets, to be sent and received (`memory.kmem.tcp.usage_in_bytes` in
+    /// version 1, `sock` of `memory.stat` in version 2), with what the kernel sets aside for them.
+    /// In version 1 it is no part of `current`.
     pub sockets: Option<Bytes>,
     /// How often the limit stood in the way, so that something had to go first.
     pub limit_hits: Option<u64>,
@@ -68,8 +71,20 @@ pub struct MemoryUsage {
     pub killed: Option<u64>,
     /// Pages of files that were thrown out and read again.
     pub refaults: Option<u64>,
-    /// Page faults that had to wait for a disk.
+    /// Page faults that had to wait for a disk (`pgmajfault`).
     pub major_faults: Option<u64>,
+    /// Page faults of all kinds (`pgfault`).
+    #[serde(default)]
+    pub faults: Option<u64>,
+    /// Pages that were charged to the group (`pgpgin`): memory that programs got, and pages of
+    /// files that came into the page cache, read from a disk or written. Version 1 alone, and not
+    /// to be taken for the machine's counter of the same name, which is of disks: what the group
+    /// read from disks is [`DiskUsage::read`].
+    #[serde(default)]
+    pub pages_charged: Option<u64>,
+    /// Pages that the group gave back or had taken from it (`pgpgout`). Version 1 alone.
+    #[serde(default)]
+    pub pages_uncharged: Option<u64>,
 }
 
 /// Traffic of a group with all disks since it was made.
@@ -106,6 +121,10 @@ pub struct Usage {
     pub memory: MemoryUsage,
     /// Disk traffic.
     pub disk: Option<DiskUsage>,
+    /// How long its members were held up (`cpu.pressure` and its kin of version 2). `None` in each
+    /// place where the kernel keeps none.
+    #[serde(default)]
+    pub pressure: Pressure,
 }
 
 impl Usage {
@@ -124,12 +143,16 @@ impl Usage {
                 killed: count(memory.killed, before.killed),
                 refaults: count(memory.refaults, before.refaults),
                 major_faults: count(memory.major_faults, before.major_faults),
+                faults: count(memory.faults, before.faults),
+                pages_charged: count(memory.pages_charged, before.pages_charged),
+                pages_uncharged: count(memory.pages_uncharged, before.pages_uncharged),
                 ..self.memory
             },
             disk: self
                 .disk
                 .zip(earlier.disk)
                 .and_then(|(now, then)| now.since(&then)),
+            pressure: self.pressure.since(&earlier.pressure),
         }
     }
 }
@@ -141,6 +164,8 @@ pub struct UsageProbe {
     places: BTreeMap<String, (Version, PathBuf)>,
     /// A directory of version 2, which counts processor time without a controller.
     unified: Option<PathBuf>,
+    /// Whether memory of sockets is accounted for.
+    counts_sockets: bool,
 }
 
 impl UsageProbe {
@@ -148,8 +173,10 @@ impl UsageProbe {
         let mut probe = UsageProbe {
             places: BTreeMap::new(),
             unified: None,
+            counts_sockets: false,
         };
         for part in parts {
+            probe.counts_sockets |= part.has("memory") && part.counts_sockets;
             if part.tree.version == Version::Two {
                 probe.unified = Some(part.path.clone());
             }
@@ -167,6 +194,7 @@ impl UsageProbe {
             cpu: self.cpu().ok(),
             memory: self.memory(),
             disk: self.disk(),
+            pressure: self.pressure(),
         }
     }
 
@@ -211,11 +239,16 @@ impl UsageProbe {
                     peak: number("memory.max_usage_in_bytes").map(Bytes),
                     anonymous: find("total_rss").map(Bytes),
                     page_cache: find("total_cache").map(Bytes),
-                    sockets: number("memory.kmem.tcp.usage_in_bytes").map(Bytes),
+                    sockets: number("memory.kmem.tcp.usage_in_bytes")
+                        .filter(|_| self.counts_sockets)
+                        .map(Bytes),
                     limit_hits: number("memory.failcnt"),
                     killed: value(&text("memory.oom_control"), "oom_kill"),
                     refaults: find("workingset_refault_file"),
                     major_faults: find("total_pgmajfault"),
+                    faults: find("total_pgfault"),
+                    pages_charged: find("total_pgpgin"),
+                    pages_uncharged: find("total_pgpgout"),
                 }
             }
             Version::Two => {
@@ -232,9 +265,27 @@ impl UsageProbe {
                     killed: value(&events, "oom_kill"),
                     refaults: find("workingset_refault_file"),
                     major_faults: find("pgmajfault"),
+                    faults: find("pgfault"),
+                    pages_charged: None,
+                    pages_uncharged: None,
                 }
             }
         }
+    }
+
+    /// How long members were held up.
+    pub fn pressure(&self) -> Pressure {
+        let text = |file: &str| {
+            let path = self.unified.as_ref().map(|path| path.join(file));
+            path.and_then(|path| fs::read_to_string(path).ok())
+                .unwrap_or_default()
+        };
+        Pressure::parse(
+            OfWhom::Group,
+            &text("cpu.pressure"),
+            &text("memory.pressure"),
+            &text("io.pressure"),
+        )
     }
 
     /// Disk traffic.

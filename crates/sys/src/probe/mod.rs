@@ -6,6 +6,7 @@
 //! | [`ProcessTree`] | `/proc/PID/{stat,io,fd,task}`, the process clock | a program and all it started | 30 µs a process |
 //! | [`Network`] | `/proc/net/{snmp,netstat,sockstat}` | a namespace | 30 µs |
 //! | [`SocketTable`] | sock_diag | a namespace | 1 ms and more |
+//! | [`Connection`], [`Windows`] | sock_diag | a namespace | 1 ms, and 2 µs a connection |
 //! | [`Usage`](crate::cgroup::Usage) | control groups | a host | 50 µs |
 //!
 //! Counters are read as the kernel keeps them, since boot or since whatever they belong to was
@@ -18,17 +19,26 @@
 mod charging;
 mod kernel_file;
 mod network;
+mod pressure;
 mod process_tree;
 mod sampler;
+mod samples;
 mod system;
 
 use std::time::Duration;
 
 pub use charging::{Charging, charging};
-pub use network::{Network, NetworkProbe, SocketCounts, SocketTable, TcpCounts};
-pub use process_tree::{Detail, ProcessTree, descendants};
-pub use sampler::{Cost, Names, Plan, Sample, Sampler, Samples, Step};
-pub use system::{Backlog, Disk, Paging, Pressure, ProcessorTimes, System, SystemProbe};
+pub use network::{
+    Connection, Network, NetworkProbe, SocketCounts, SocketMemory, SocketTable, TcpCounts,
+    TcpState, Windows,
+};
+pub(crate) use pressure::OfWhom;
+pub use pressure::Pressure;
+pub(crate) use process_tree::cpu_time;
+pub use process_tree::{Detail, ProcessTree, ThreadTime, descendants};
+pub use sampler::{Plan, Sampler};
+pub use samples::{Cost, Names, Sample, Samples, Step};
+pub use system::{Backlog, Disk, Paging, ProcessorTimes, System, SystemProbe};
 
 /// The ticks that `/proc` counts in: a hundredth of a second (`USER_HZ`) on every architecture
 /// that Rust's standard library runs on, whatever the kernel's own.

@@ -24,15 +24,28 @@ use crate::error::{Doing, Result};
 /// How often a reading is taken until the tree stands still.
 const ATTEMPTS: usize = 3;
 
+/// How many of a tree's threads are told apart.
+const BUSIEST: usize = 8;
+
 /// What is read of each process besides the cheap part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detail {
-    /// Context switches, which takes a file for each *thread* (some 20 µs).
+    /// Context switches and the busiest threads, which takes two files for each *thread* (some
+    /// 40 µs).
     pub switches: bool,
     /// Memory by share ([`ProcessTree::proportional`]), for which the kernel walks through all
     /// pages: some 100 µs for each process, and milliseconds for a large one. Meanwhile the process
     /// can neither map nor unmap memory.
     pub proportional: bool,
+}
+
+/// One thread's processor time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadTime {
+    /// Its number, which is no other's while it is there.
+    pub thread: u32,
+    /// What it used, to 10 ms.
+    pub cpu: Duration,
 }
 
 /// A process and its descendants together. `None` is what could not be read of anybody: the
@@ -66,6 +79,9 @@ pub struct ProcessTree {
     pub voluntary_switches: Option<u64>,
     /// Times that a thread had to make way, of threads that are there.
     pub involuntary_switches: Option<u64>,
+    /// The threads that have used most, of those that are there (`task/*/stat`), most first; fewer
+    /// threads leave places empty.
+    pub busiest: [Option<ThreadTime>; BUSIEST],
     /// Fetched from disks (`io`), ended children included.
     pub read: Option<Bytes>,
     /// Sent to disks, or to be sent when the page cache is written back.
@@ -115,6 +131,7 @@ impl ProcessTree {
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
             voluntary_switches: counted(self.voluntary_switches, earlier.voluntary_switches),
             involuntary_switches: counted(self.involuntary_switches, earlier.involuntary_switches),
+            busiest: busiest_since(&self.busiest, &earlier.busiest),
             read: bytes(self.read, earlier.read),
             written: bytes(self.written, earlier.written),
             settled: self.settled && earlier.settled,
@@ -137,9 +154,7 @@ impl ProcessTree {
     fn add(&mut self, pid: u32, stat: &Stat, detail: Detail) {
         self.processes += 1;
         self.threads += stat.threads;
-        // The clock of a zombie is gone, its ticks are not.
-        let living = live_cpu_time(pid).unwrap_or_else(|| super::ticks(stat.user + stat.system));
-        self.cpu += living + super::ticks(stat.ended_user + stat.ended_system);
+        self.cpu += stat.cpu_time(pid);
         self.user += super::ticks(stat.user + stat.ended_user);
         self.system += super::ticks(stat.system + stat.ended_system);
         self.resident += Bytes(stat.resident_pages * super::page_size());
@@ -169,9 +184,58 @@ impl ProcessTree {
                     &mut self.involuntary_switches,
                     value(&status, "nonvoluntary_ctxt_switches"),
                 );
+                let stat = read(pid, &format!("task/{thread}/stat"));
+                if let Some(stat) = stat.and_then(|text| Stat::parse(&text)) {
+                    let cpu = super::ticks(stat.user + stat.system);
+                    keep_busiest(&mut self.busiest, ThreadTime { thread, cpu });
+                }
             }
         }
     }
+}
+
+/// Puts a thread in its place among the busiest, if it has one.
+fn keep_busiest(busiest: &mut [Option<ThreadTime>; BUSIEST], mut thread: ThreadTime) {
+    for place in busiest {
+        match place {
+            Some(there) if there.cpu >= thread.cpu => {}
+            Some(there) => std::mem::swap(there, &mut thread),
+            None => {
+                *place = Some(thread);
+                return;
+            }
+        }
+    }
+}
+
+/// What the threads of two readings used in between. One that is not in a full earlier reading was
+/// there and not among the busiest; how much it had used is not known, and it is left out.
+fn busiest_since(
+    now: &[Option<ThreadTime>; BUSIEST],
+    earlier: &[Option<ThreadTime>; BUSIEST],
+) -> [Option<ThreadTime>; BUSIEST] {
+    let all_known = earlier.iter().any(Option::is_none);
+    let mut busiest = [None; BUSIEST];
+    for thread in now.iter().flatten() {
+        let before = earlier.iter().flatten().find(|t| t.thread == thread.thread);
+        let before = match before {
+            Some(before) => before.cpu,
+            None if all_known => Duration::ZERO,
+            None => continue,
+        };
+        let cpu = thread.cpu.saturating_sub(before);
+        keep_busiest(&mut busiest, ThreadTime { cpu, ..*thread });
+    }
+    busiest
+}
+
+/// Processor time of a process and its descendants, as in [`ProcessTree::cpu`]; nothing when it is
+/// not there.
+pub(crate) fn cpu_time(root: u32) -> Duration {
+    let members = descendants(root).into_iter();
+    members
+        .filter_map(|pid| Some(Stat::parse(&read(pid, "stat")?)?.cpu_time(pid)))
+        .sum()
 }
 
 /// A process and all its descendants, parents first.
@@ -295,6 +359,13 @@ impl Stat {
             resident_pages: number(24)?,
         })
     }
+
+    /// Processor time of the process and of ended children that it has waited for.
+    fn cpu_time(&self, pid: u32) -> Duration {
+        // The clock of a zombie is gone, its ticks are not.
+        let living = live_cpu_time(pid).unwrap_or_else(|| super::ticks(self.user + self.system));
+        living + super::ticks(self.ended_user + self.ended_system)
+    }
 }
 
 #[cfg(test)]
@@ -346,6 +417,38 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(tree, by_parent);
         assert_eq!(count, 2);
+    }
+
+    #[test]
+    fn the_busiest_threads_are_those_that_used_most_in_between() {
+        let reading = |times: &[(u32, u64)]| {
+            let mut busiest = [None; BUSIEST];
+            for &(thread, ms) in times {
+                let cpu = Duration::from_millis(ms);
+                keep_busiest(&mut busiest, ThreadTime { thread, cpu });
+            }
+            busiest
+        };
+        let numbers = |busiest: [Option<ThreadTime>; BUSIEST]| {
+            let threads = busiest.into_iter().flatten();
+            threads
+                .map(|t| (t.thread, t.cpu.as_millis() as u64))
+                .collect::<Vec<_>>()
+        };
+        let first = reading(&[(1, 500), (2, 40)]);
+        assert_eq!(numbers(first), [(1, 500), (2, 40)]);
+        let then = reading(&[(1, 510), (2, 140), (3, 30)]);
+        assert_eq!(
+            numbers(busiest_since(&then, &first)),
+            [(2, 100), (3, 30), (1, 10)]
+        );
+        let many: Vec<(u32, u64)> = (1..=12).map(|n| (n, u64::from(n) * 10)).collect();
+        let full = reading(&many);
+        assert_eq!(numbers(full)[0], (12, 120));
+        assert_eq!(numbers(full).len(), BUSIEST);
+        // Thread 1 was too idle to be known; what it used before, nobody can say.
+        let later = reading(&[(1, 900), (12, 130)]);
+        assert_eq!(numbers(busiest_since(&later, &full)), [(12, 10)]);
     }
 
     #[test]

@@ -4,14 +4,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fathometer_model::Instant;
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
-use super::network::{Network, NetworkProbe};
+use super::network::{NetworkProbe, Windows};
 use super::process_tree::{Detail, ProcessTree};
-use super::system::{System, SystemProbe};
-use crate::cgroup::{Usage, UsageProbe};
+use super::samples::{Cost, Names, Sample, Samples};
+use super::system::SystemProbe;
+use crate::cgroup::UsageProbe;
 use crate::clock::Clock;
 use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
@@ -37,6 +36,10 @@ pub struct Plan {
     pub networks: Vec<(String, Namespace)>,
     /// Whether their sockets are looked at one by one.
     pub tables: bool,
+    /// The server's port, when the congestion windows of its connections are wanted
+    /// ([`Network::windows`](super::Network::windows)): those of the established connections with
+    /// this local port, in each of the hosts. They are looked at in *every* reading.
+    pub windows: Option<u16>,
     /// Groups by name, each with what reads its accounts.
     pub groups: Vec<(String, UsageProbe)>,
 }
@@ -53,150 +56,10 @@ impl Default for Plan {
             detail: Detail::default(),
             networks: Vec::new(),
             tables: false,
+            windows: None,
             groups: Vec::new(),
         }
     }
-}
-
-/// One reading of everything, or what happened between two ([`Step`]). `None` where nothing was
-/// read this time, or nothing could be.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// When it was begun. For a difference, when it ended.
-    pub at: Instant,
-    /// How long it took: no figure in it is from outside of this time.
-    pub took: Duration,
-    /// The machine.
-    pub system: Option<System>,
-    /// Programs, in the order of [`Names::trees`].
-    pub trees: Vec<Option<ProcessTree>>,
-    /// Hosts, in the order of [`Names::networks`].
-    pub networks: Vec<Option<Network>>,
-    /// Groups, in the order of [`Names::groups`].
-    pub groups: Vec<Option<Usage>>,
-}
-
-/// What the readings are of.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
-    /// Programs.
-    pub trees: Vec<String>,
-    /// Hosts.
-    pub networks: Vec<String>,
-    /// Groups.
-    pub groups: Vec<String>,
-}
-
-/// All readings of a sampler.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Samples {
-    /// The time between readings at the end: that asked for, or that times a power of two.
-    pub period: Duration,
-    /// What they are of.
-    pub names: Names,
-    /// The readings in order of time. The first was taken at the start and the last at the end.
-    pub readings: Vec<Sample>,
-    /// Periods that had to be left out because the thread came too late or took too long.
-    pub missed: u64,
-    /// What taking them cost.
-    pub cost: Cost,
-    /// Why something was not read, the first time that it was not; by what it was of.
-    pub failures: Vec<String>,
-}
-
-/// What a sampler cost, all of it processor time of its one thread.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Processor time.
-    pub cpu: Duration,
-    /// Readings taken, those forgotten included.
-    pub readings: u64,
-    /// The longest that a reading took, by the wall clock.
-    pub longest: Duration,
-}
-
-/// What happened between two readings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    /// The earlier reading's time.
-    pub from: Instant,
-    /// The later reading's time.
-    pub to: Instant,
-    /// The differences of what is counted, and the later state of what is not. What only one of
-    /// the readings has is `None`.
-    pub change: Sample,
-}
-
-impl Step {
-    /// How long it was.
-    pub fn length(&self) -> Duration {
-        self.to.since(self.from)
-    }
-
-    /// A count of this step as a rate, a second; `None` when no time has passed.
-    pub fn per_second(&self, count: u64) -> Option<f64> {
-        let seconds = self.length().as_secs_f64();
-        (seconds > 0.0).then(|| count as f64 / seconds)
-    }
-
-    /// A time of this step, as of processors or of pressure, for each second: 1 is one processor.
-    pub fn share(&self, time: Duration) -> Option<f64> {
-        let seconds = self.length().as_secs_f64();
-        (seconds > 0.0).then(|| time.as_secs_f64() / seconds)
-    }
-}
-
-impl Samples {
-    /// What happened between each reading and the next.
-    pub fn steps(&self) -> impl Iterator<Item = Step> {
-        self.readings
-            .windows(2)
-            .map(|pair| pair[1].step_from(&pair[0]))
-    }
-
-    /// What happened between the first reading and the last.
-    pub fn whole(&self) -> Option<Step> {
-        match self.readings.as_slice() {
-            [first, .., last] => Some(last.step_from(first)),
-            _ => None,
-        }
-    }
-
-    /// What happened between the last reading at or before `from` and the first at or after `to`,
-    /// as for a window of measurement. The window is met to within a period at either end; what is
-    /// dear is in it only when it was read in both.
-    pub fn between(&self, from: Instant, to: Instant) -> Option<Step> {
-        let first = self.readings.iter().rev().find(|r| r.at <= from)?;
-        let last = self.readings.iter().find(|r| r.at >= to)?;
-        (first.at < last.at).then(|| last.step_from(first))
-    }
-}
-
-impl Sample {
-    /// What happened since an earlier reading.
-    pub fn step_from(&self, earlier: &Sample) -> Step {
-        Step {
-            from: earlier.at,
-            to: self.at,
-            change: Sample {
-                at: self.at,
-                took: self.took,
-                system: both(&self.system, &earlier.system, System::since),
-                trees: each(&self.trees, &earlier.trees, ProcessTree::since),
-                networks: each(&self.networks, &earlier.networks, Network::since),
-                groups: each(&self.groups, &earlier.groups, Usage::since),
-            },
-        }
-    }
-}
-
-fn both<T>(now: &Option<T>, then: &Option<T>, since: fn(&T, &T) -> T) -> Option<T> {
-    Some(since(now.as_ref()?, then.as_ref()?))
-}
-
-fn each<T>(now: &[Option<T>], then: &[Option<T>], since: fn(&T, &T) -> T) -> Vec<Option<T>> {
-    let pairs = now.iter().zip(then);
-    pairs.map(|(now, then)| both(now, then, since)).collect()
 }
 
 /// A thread that takes readings until it is stopped.
@@ -239,8 +102,10 @@ struct Reader {
     system: Option<SystemProbe>,
     trees: Vec<u32>,
     detail: Detail,
-    networks: Vec<NetworkProbe>,
+    /// Each with the windows found so far.
+    networks: Vec<(NetworkProbe, Windows)>,
     tables: bool,
+    windows: Option<u16>,
     groups: Vec<UsageProbe>,
     dear_every: u64,
     keep: usize,
@@ -254,7 +119,7 @@ impl Reader {
         let mut networks = Vec::new();
         for (name, namespace) in plan.networks {
             names.networks.push(name);
-            networks.push(NetworkProbe::open(&namespace)?);
+            networks.push((NetworkProbe::open(&namespace)?, Windows::default()));
         }
         let mut trees = Vec::new();
         for (name, pid) in plan.trees {
@@ -275,6 +140,7 @@ impl Reader {
             detail: plan.detail,
             networks,
             tables: plan.tables,
+            windows: plan.windows,
             groups,
             dear_every: plan.dear_every.max(1),
             keep: plan.keep.max(4),
@@ -320,8 +186,12 @@ impl Reader {
         let at = self.clock.now();
         let networks = self.networks.iter_mut().zip(&self.samples.names.networks);
         let networks = networks
-            .map(|(probe, name)| {
+            .map(|((probe, windows), name)| {
                 let mut network = probe.read();
+                if let Some(port) = self.windows {
+                    let found = probe.windows(port, windows).map(|()| windows.clone());
+                    network.windows = noted(found, "connections of", name, failures);
+                }
                 if dear && self.tables {
                     network.table = noted(probe.table(), "sockets of", name, failures);
                 }
@@ -389,6 +259,7 @@ fn thread_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::Step;
     use super::*;
 
     fn plan(period: u64) -> Plan {
@@ -472,7 +343,14 @@ mod tests {
         let (first, last) = (&samples.readings[0], samples.readings.last().unwrap());
         for reading in [first, last] {
             assert!(reading.trees[0].unwrap().processes >= 1);
-            assert!(reading.networks[0].unwrap().tcp.segments_in.is_some());
+            assert!(
+                reading.networks[0]
+                    .as_ref()
+                    .unwrap()
+                    .tcp
+                    .segments_in
+                    .is_some()
+            );
         }
         for reading in &samples.readings[1..samples.readings.len() - 1] {
             assert_eq!(reading.trees, [None]);

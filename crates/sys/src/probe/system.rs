@@ -19,6 +19,7 @@ use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::kernel_file::{KernelFile, counted, text, value};
+use super::pressure::{OfWhom, Pressure};
 use crate::error::Result;
 
 /// Processor time by what it was spent on, since boot or between two readings (`/proc/stat`). The
@@ -175,22 +176,6 @@ pub struct Disk {
     pub waited: Duration,
 }
 
-/// How long threads were held up: "some" is that at least one was, "full" that no other could use
-/// the time either. `None` when the kernel was built or started without.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pressure {
-    /// For want of a processor.
-    pub cpu_some: Option<Duration>,
-    /// For want of memory.
-    pub memory_some: Option<Duration>,
-    /// The same, everybody.
-    pub memory_full: Option<Duration>,
-    /// For want of a disk.
-    pub io_some: Option<Duration>,
-    /// The same, everybody.
-    pub io_full: Option<Duration>,
-}
-
 /// Received packets on their way to the protocol, all processors together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backlog {
@@ -244,7 +229,7 @@ impl SystemProbe {
         system.available = memory("MemAvailable");
         system.disks = parse_disks(text(&mut self.diskstats));
         let [cpu, memory, io] = &mut self.pressure;
-        system.pressure = Pressure::parse(text(cpu), text(memory), text(io));
+        system.pressure = Pressure::parse(OfWhom::Machine, text(cpu), text(memory), text(io));
         let load = text(&mut self.loadavg).split(' ').next();
         system.load = load.and_then(|load| load.parse().ok());
         system.backlog = Backlog::parse(text(&mut self.softnet));
@@ -367,34 +352,6 @@ impl Disk {
             busy: self.busy.checked_sub(earlier.busy)?,
             waited: self.waited.checked_sub(earlier.waited)?,
         })
-    }
-}
-
-impl Pressure {
-    fn parse(cpu: &str, memory: &str, io: &str) -> Pressure {
-        let total = |text: &str, kind: &str| {
-            let line = text.lines().find(|line| line.starts_with(kind))?;
-            let word = line.split(' ').find_map(|w| w.strip_prefix("total="))?;
-            word.parse().ok().map(Duration::from_micros)
-        };
-        Pressure {
-            cpu_some: total(cpu, "some "),
-            memory_some: total(memory, "some "),
-            memory_full: total(memory, "full "),
-            io_some: total(io, "some "),
-            io_full: total(io, "full "),
-        }
-    }
-
-    fn since(&self, earlier: &Pressure) -> Pressure {
-        let time = |now: Option<Duration>, then: Option<Duration>| now?.checked_sub(then?);
-        Pressure {
-            cpu_some: time(self.cpu_some, earlier.cpu_some),
-            memory_some: time(self.memory_some, earlier.memory_some),
-            memory_full: time(self.memory_full, earlier.memory_full),
-            io_some: time(self.io_some, earlier.io_some),
-            io_full: time(self.io_full, earlier.io_full),
-        }
     }
 }
 
@@ -521,14 +478,13 @@ mod tests {
         system.take_stat("cpu  1 2\n");
         assert_eq!(system.processors, None);
         assert_eq!(Paging::parse("nr_free_pages 5\n"), Paging::default());
-        assert_eq!(Pressure::parse("", "", ""), Pressure::default());
         assert_eq!(Backlog::parse(""), None);
         let refaults = Paging::parse("workingset_refault 3\n").file_refaults;
         assert_eq!(refaults, Some(3));
     }
 
     #[test]
-    fn paging_and_pressure() {
+    fn paging() {
         let paging = Paging::parse(
             "pgpgin 10\npgpgout 20\npswpin 1\npswpout 2\npgfault 300\npgmajfault 4\n\
              workingset_refault_anon 0\nworkingset_refault_file 7\n",
@@ -536,19 +492,6 @@ mod tests {
         assert_eq!(paging.paged_in, Some(Bytes(10_240)));
         assert_eq!(paging.major_faults, Some(4));
         assert_eq!(paging.file_refaults, Some(7));
-        let cpu = "some avg10=6.25 avg60=2.84 avg300=1.18 total=3659325792\n\
-                   full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
-        let pressure = Pressure::parse(cpu, cpu, "some avg10=0.00 total=5\n");
-        assert_eq!(
-            pressure.cpu_some,
-            Some(Duration::from_micros(3_659_325_792))
-        );
-        assert_eq!(pressure.memory_full, Some(Duration::ZERO));
-        assert_eq!(
-            (pressure.io_some, pressure.io_full),
-            (Some(Duration::from_micros(5)), None)
-        );
-        assert_eq!(pressure.since(&pressure).io_full, None);
     }
 
     #[test]

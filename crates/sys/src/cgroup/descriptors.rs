@@ -1,0 +1,96 @@
+//! The most descriptors that a process may have open: a limit that no control group has, set in each
+//! process as it starts (`RLIMIT_NOFILE`, `man 2 getrlimit`).
+
+use std::fs;
+use std::io;
+
+use super::AppliedLimit;
+use crate::error::{Doing, Error, Result, check};
+use crate::privilege;
+
+/// Whether processes can be given this limit: whoever may not raise the hard one can only lower it.
+pub(super) fn possible(number: u64) -> Result<()> {
+    let refused = |reason: String| {
+        Err(Error::NoLimit {
+            what: "descriptors",
+            reason,
+        })
+    };
+    if number == 0 {
+        return refused("a program needs some to start at all".to_owned());
+    }
+    let own = of(None)
+        .doing("read the own limit of descriptors")?
+        .rlim_max;
+    // The kernel lets nobody go beyond this.
+    let most = fs::read_to_string("/proc/sys/fs/nr_open").ok();
+    let most = most.and_then(|text| text.trim().parse::<u64>().ok());
+    if number <= own {
+        return Ok(());
+    }
+    if most.is_some_and(|most| number > most) {
+        return refused(format!(
+            "{number} are more than fs.nr_open, {}",
+            most.unwrap_or(0)
+        ));
+    }
+    if may_raise() {
+        return Ok(());
+    }
+    refused(format!(
+        "{number} are more than the {own} that this program may have itself: raise those \
+         (`ulimit -Hn`), or run as root"
+    ))
+}
+
+/// Limits the calling process: no more than a system call, for the fork of a program with threads.
+pub(super) fn limit(number: u64) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: number,
+        rlim_max: number,
+    };
+    // SAFETY: a variable that outlives the call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
+/// Compares with what a process has now.
+pub(super) fn verify(wanted: u64, pid: u32) -> Result<AppliedLimit> {
+    let found = of(Some(pid)).doing(format!("read the limits of process {pid}"))?;
+    let got = if found.rlim_cur == found.rlim_max {
+        found.rlim_cur.to_string()
+    } else {
+        format!("{} of {}", found.rlim_cur, found.rlim_max)
+    };
+    let wanted = wanted.to_string();
+    Ok(AppliedLimit {
+        what: "RLIMIT_NOFILE".to_owned(),
+        holds: got == wanted,
+        wanted,
+        got,
+    })
+}
+
+/// The limit of a process, or of this one.
+fn of(pid: Option<u32>) -> io::Result<libc::rlimit> {
+    let mut found = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let pid = pid.map_or(0, |pid| pid as libc::pid_t);
+    // SAFETY: no new limit, and a variable that outlives the call for the old one.
+    check(unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut found) })?;
+    Ok(found)
+}
+
+/// Whether the hard limit may be raised: `CAP_SYS_RESOURCE`, and not in a user namespace, where
+/// the kernel does not count it.
+fn may_raise() -> bool {
+    const CAP_SYS_RESOURCE: u64 = 1 << 24;
+    let text = |file: &str| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    let capable = privilege::capabilities(&text("status")).unwrap_or(0) & CAP_SYS_RESOURCE != 0;
+    // Of the first user namespace alone all numbers are mapped to themselves.
+    let first = text("uid_map")
+        .split_whitespace()
+        .eq(["0", "0", "4294967295"]);
+    capable && first
+}

@@ -1,0 +1,206 @@
+//! The congestion windows of a server's connections, found in reading after reading.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::kernel_file::counted;
+
+/// How often a connection was found with which congestion window, of the established connections
+/// with one local port. Every reading looks at each of them once, so a connection that is there
+/// for long counts for more: this is the distribution over connection time.
+///
+/// Source: `tcpi_snd_cwnd` by sock_diag, in segments. Counted since the first reading; by
+/// [`Windows::since`], between two of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Windows {
+    /// Connections found, by congestion window: the first place is of 0 segments, and the one after
+    /// [`Windows::LARGEST`] of all that are larger. Places after the last count are left out.
+    histogram: Vec<u64>,
+    /// Readings taken.
+    pub readings: u64,
+    /// Connections found, all readings together.
+    pub established: u64,
+    /// Their windows, all together, in segments.
+    pub segments: u64,
+    /// The greatest found.
+    greatest: u32,
+}
+
+impl Windows {
+    /// The largest window, in segments, that has a place of its own.
+    pub const LARGEST: u32 = 512;
+
+    /// Begins a reading.
+    pub(super) fn begin(&mut self) {
+        self.readings += 1;
+    }
+
+    /// Takes one connection into the reading.
+    pub(super) fn found(&mut self, window: u32) {
+        let place = window.min(Self::LARGEST + 1) as usize;
+        if self.histogram.len() <= place {
+            self.histogram.resize(place + 1, 0);
+        }
+        self.histogram[place] += 1;
+        self.established += 1;
+        self.segments += u64::from(window);
+        self.greatest = self.greatest.max(window);
+    }
+
+    /// How often each window was found: the index is its size in segments, and the one after
+    /// [`Windows::LARGEST`] stands for all that are larger. Ends with the last that is not 0.
+    pub fn histogram(&self) -> &[u64] {
+        &self.histogram
+    }
+
+    /// The mean congestion window, in segments; `None` when no connection was found.
+    pub fn mean(&self) -> Option<f64> {
+        (self.established > 0).then(|| self.segments as f64 / self.established as f64)
+    }
+
+    /// The smallest window, in segments, that at least this share of what was found does not
+    /// exceed; of windows beyond [`Windows::LARGEST`], the greatest. `None` when no connection was
+    /// found, or for a share outside of 0 to 1.
+    pub fn quantile(&self, share: f64) -> Option<u32> {
+        if self.established == 0 || !(0.0..=1.0).contains(&share) {
+            return None;
+        }
+        let wanted = ((share * self.established as f64).ceil() as u64).max(1);
+        let mut sum = 0;
+        let place = self.histogram.iter().position(|count| {
+            sum += count;
+            sum >= wanted
+        })?;
+        self.of_place(place)
+    }
+
+    /// The share, 0 to 1, of what was found with at most this window, in segments; `None` when no
+    /// connection was found, and beyond [`Windows::LARGEST`] where windows are not told apart.
+    pub fn share_at_most(&self, window: u32) -> Option<f64> {
+        if self.established == 0 || (window > Self::LARGEST && window < self.greatest) {
+            return None;
+        }
+        let small = self.histogram.iter().take(window as usize + 1);
+        let small = small.sum::<u64>();
+        let all = window >= self.greatest;
+        Some(if all {
+            1.0
+        } else {
+            small as f64 / self.established as f64
+        })
+    }
+
+    /// The greatest window found, in segments; `None` when no connection was found. Between two
+    /// readings, one beyond [`Windows::LARGEST`] may be an earlier one.
+    pub fn greatest(&self) -> Option<u32> {
+        (self.established > 0).then_some(self.greatest)
+    }
+
+    /// Connections found in a reading, on average; `None` without a reading.
+    pub fn established_mean(&self) -> Option<f64> {
+        (self.readings > 0).then(|| self.established as f64 / self.readings as f64)
+    }
+
+    /// What was found since an earlier reading, which is not in it; `None` when these have begun
+    /// anew.
+    pub fn since(&self, earlier: &Windows) -> Option<Windows> {
+        let less = |now: u64, then: u64| counted(Some(now), Some(then));
+        let before = earlier.histogram.iter().chain(std::iter::repeat(&0));
+        let mut histogram: Vec<u64> = self
+            .histogram
+            .iter()
+            .zip(before)
+            .map(|(now, then)| less(*now, *then))
+            .collect::<Option<_>>()?;
+        let end = histogram.iter().rposition(|count| *count > 0);
+        histogram.truncate(end.map_or(0, |last| last + 1));
+        let mut windows = Windows {
+            histogram,
+            readings: less(self.readings, earlier.readings)?,
+            established: less(self.established, earlier.established)?,
+            segments: less(self.segments, earlier.segments)?,
+            greatest: self.greatest,
+        };
+        windows.greatest = end.and_then(|last| windows.of_place(last)).unwrap_or(0);
+        Some(windows)
+    }
+
+    fn of_place(&self, place: usize) -> Option<u32> {
+        let window = u32::try_from(place).ok()?;
+        Some(if window > Self::LARGEST {
+            self.greatest
+        } else {
+            window
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(of: &[&[u32]]) -> Windows {
+        let mut windows = Windows::default();
+        for reading in of {
+            windows.begin();
+            reading.iter().for_each(|window| windows.found(*window));
+        }
+        windows
+    }
+
+    #[test]
+    fn a_distribution_over_connections_and_readings() {
+        let windows = readings(&[&[2, 2, 4], &[], &[10, 2]]);
+        assert_eq!((windows.readings, windows.established), (3, 5));
+        assert_eq!(windows.mean(), Some(4.0));
+        assert_eq!(windows.established_mean(), Some(5.0 / 3.0));
+        assert_eq!(windows.histogram(), [0, 0, 3, 0, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(windows.quantile(0.0), Some(2));
+        assert_eq!(windows.quantile(0.6), Some(2));
+        assert_eq!(windows.quantile(0.61), Some(4));
+        assert_eq!(windows.quantile(1.0), Some(10));
+        assert_eq!(windows.quantile(1.1), None);
+        assert_eq!(windows.share_at_most(1), Some(0.0));
+        assert_eq!(windows.share_at_most(4), Some(0.8));
+        assert_eq!(windows.share_at_most(10_000), Some(1.0));
+        assert_eq!(windows.greatest(), Some(10));
+    }
+
+    #[test]
+    fn nothing_found_says_nothing() {
+        let windows = readings(&[&[], &[]]);
+        assert_eq!(windows.readings, 2);
+        assert_eq!((windows.mean(), windows.quantile(0.5)), (None, None));
+        assert_eq!((windows.greatest(), windows.share_at_most(5)), (None, None));
+        assert_eq!(windows.established_mean(), Some(0.0));
+        assert_eq!(Windows::default().established_mean(), None);
+    }
+
+    #[test]
+    fn large_windows_share_a_place() {
+        let windows = readings(&[&[512, 513, 900, 3]]);
+        assert_eq!(windows.histogram().len(), 514);
+        assert_eq!(windows.mean(), Some(482.0));
+        assert_eq!(windows.share_at_most(512), Some(0.5));
+        assert_eq!(windows.share_at_most(600), None, "not told apart");
+        assert_eq!(windows.share_at_most(900), Some(1.0));
+        assert_eq!(windows.quantile(0.5), Some(512));
+        assert_eq!(windows.quantile(0.75), Some(900));
+    }
+
+    #[test]
+    fn between_two_readings_is_what_came_after_the_first() {
+        let before = readings(&[&[40, 2]]);
+        let mut after = before.clone();
+        after.begin();
+        after.found(3);
+        after.begin();
+        after.found(5);
+        after.found(5);
+        let step = after.since(&before).unwrap();
+        assert_eq!(step, readings(&[&[3], &[5, 5]]));
+        assert_eq!(step.greatest(), Some(5));
+        assert_eq!(after.since(&after).unwrap(), Windows::default());
+        assert_eq!(before.since(&after), None, "begun anew");
+        assert_eq!(after.since(&Windows::default()).unwrap(), after);
+    }
+}

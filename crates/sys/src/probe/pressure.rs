@@ -1,0 +1,103 @@
+//! Pressure stall information (PSI): for how long somebody was held up by want of something.
+//!
+//! The kernel keeps it of the machine and of every control group of version 2, also of those
+//! without a controller. Files and meaning: `Documentation/accounting/psi.rst` of the kernel.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How long threads were held up, of the machine (`/proc/pressure`) or of a group
+/// (`cpu.pressure` and its kin), by the `total=` of each line, in microseconds: "some" is that at
+/// least one thread was, "full" that none of the others could use the time either. `None` when the
+/// kernel was built or started without.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// For want of a processor.
+    pub cpu_some: Option<Duration>,
+    /// The same, everybody: of a group, when none of its members ran although one wanted to, as
+    /// when its quota is used up. Of the machine it means nothing, and is `None`.
+    #[serde(default)]
+    pub cpu_full: Option<Duration>,
+    /// For want of memory.
+    pub memory_some: Option<Duration>,
+    /// The same, everybody.
+    pub memory_full: Option<Duration>,
+    /// For want of a disk.
+    pub io_some: Option<Duration>,
+    /// The same, everybody.
+    pub io_full: Option<Duration>,
+}
+
+/// Whose pressure is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OfWhom {
+    Machine,
+    Group,
+}
+
+impl Pressure {
+    /// Of the texts of three files, empty where there is none.
+    pub(crate) fn parse(whom: OfWhom, cpu: &str, memory: &str, io: &str) -> Pressure {
+        let total = |text: &str, kind: &str| {
+            let line = text.lines().find(|line| line.starts_with(kind))?;
+            let word = line.split(' ').find_map(|w| w.strip_prefix("total="))?;
+            word.parse().ok().map(Duration::from_micros)
+        };
+        let cpu_full = total(cpu, "full ");
+        Pressure {
+            cpu_some: total(cpu, "some "),
+            // The line is there for the machine too, since 5.13, and always says 0.
+            cpu_full: cpu_full.filter(|_| whom == OfWhom::Group),
+            memory_some: total(memory, "some "),
+            memory_full: total(memory, "full "),
+            io_some: total(io, "some "),
+            io_full: total(io, "full "),
+        }
+    }
+
+    /// How long they were held up since an earlier reading.
+    pub(crate) fn since(&self, earlier: &Pressure) -> Pressure {
+        let time = |now: Option<Duration>, then: Option<Duration>| now?.checked_sub(then?);
+        Pressure {
+            cpu_some: time(self.cpu_some, earlier.cpu_some),
+            cpu_full: time(self.cpu_full, earlier.cpu_full),
+            memory_some: time(self.memory_some, earlier.memory_some),
+            memory_full: time(self.memory_full, earlier.memory_full),
+            io_some: time(self.io_some, earlier.io_some),
+            io_full: time(self.io_full, earlier.io_full),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_in_microseconds_and_what_is_not_said_is_not_zero() {
+        let cpu = "some avg10=6.25 avg60=2.84 avg300=1.18 total=3659325792\n\
+                   full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        let io = "some avg10=0.00 total=5\n";
+        let machine = Pressure::parse(OfWhom::Machine, cpu, cpu, io);
+        assert_eq!(machine.cpu_some, Some(Duration::from_micros(3_659_325_792)));
+        assert_eq!(machine.cpu_full, None, "of the machine it says nothing");
+        assert_eq!(machine.memory_full, Some(Duration::ZERO));
+        assert_eq!(
+            (machine.io_some, machine.io_full),
+            (Some(Duration::from_micros(5)), None)
+        );
+        let group = Pressure::parse(OfWhom::Group, cpu, "", "");
+        assert_eq!(group.cpu_full, Some(Duration::ZERO));
+        assert_eq!((group.memory_some, group.io_some), (None, None));
+        let later = Pressure::parse(OfWhom::Machine, cpu, cpu, "some total=12\n");
+        let step = later.since(&machine);
+        assert_eq!(step.io_some, Some(Duration::from_micros(7)));
+        assert_eq!(step.cpu_some, Some(Duration::ZERO));
+        assert_eq!((step.io_full, step.cpu_full), (None, None));
+        assert_eq!(
+            Pressure::parse(OfWhom::Machine, "", "", ""),
+            Pressure::default()
+        );
+    }
+}

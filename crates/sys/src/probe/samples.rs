@@ -1,0 +1,308 @@
+//! What a sampler has read: readings in order of time, and what happened between them.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use serde::{Deserialize, Serialize};
+
+use super::network::Network;
+use super::process_tree::ProcessTree;
+use super::system::System;
+use crate::cgroup::Usage;
+
+/// One reading of everything, or what happened between two ([`Step`]). `None` where nothing was
+/// read this time, or nothing could be.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// When it was begun. For a difference, when it ended.
+    pub at: Instant,
+    /// How long it took: no figure in it is from outside of this time.
+    pub took: Duration,
+    /// The machine.
+    pub system: Option<System>,
+    /// Programs, in the order of [`Names::trees`].
+    pub trees: Vec<Option<ProcessTree>>,
+    /// Hosts, in the order of [`Names::networks`].
+    pub networks: Vec<Option<Network>>,
+    /// Groups, in the order of [`Names::groups`].
+    pub groups: Vec<Option<Usage>>,
+}
+
+/// What the readings are of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// Programs.
+    pub trees: Vec<String>,
+    /// Hosts.
+    pub networks: Vec<String>,
+    /// Groups.
+    pub groups: Vec<String>,
+}
+
+/// All readings of a sampler.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// The time between readings at the end: that asked for, or that times a power of two.
+    pub period: Duration,
+    /// What they are of.
+    pub names: Names,
+    /// The readings in order of time. The first was taken at the start and the last at the end.
+    pub readings: Vec<Sample>,
+    /// Periods that had to be left out because the thread came too late or took too long.
+    pub missed: u64,
+    /// What taking them cost.
+    pub cost: Cost,
+    /// Why something was not read, the first time that it was not; by what it was of.
+    pub failures: Vec<String>,
+}
+
+/// What a sampler cost, all of it processor time of its one thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Processor time.
+    pub cpu: Duration,
+    /// Readings taken, those forgotten included.
+    pub readings: u64,
+    /// The longest that a reading took, by the wall clock.
+    pub longest: Duration,
+}
+
+/// What happened between two readings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The earlier reading's time.
+    pub from: Instant,
+    /// The later reading's time.
+    pub to: Instant,
+    /// The differences of what is counted, and the later state of what is not. What only one of
+    /// the readings has is `None`.
+    pub change: Sample,
+}
+
+impl Step {
+    /// How long it was.
+    pub fn length(&self) -> Duration {
+        self.to.since(self.from)
+    }
+
+    /// A count of this step as a rate, a second; `None` when no time has passed.
+    pub fn per_second(&self, count: u64) -> Option<f64> {
+        let seconds = self.length().as_secs_f64();
+        (seconds > 0.0).then(|| count as f64 / seconds)
+    }
+
+    /// A time of this step, as of processors or of pressure, for each second: 1 is one processor.
+    pub fn share(&self, time: Duration) -> Option<f64> {
+        let seconds = self.length().as_secs_f64();
+        (seconds > 0.0).then(|| time.as_secs_f64() / seconds)
+    }
+}
+
+impl Samples {
+    /// What happened between each reading and the next.
+    pub fn steps(&self) -> impl Iterator<Item = Step> {
+        self.readings
+            .windows(2)
+            .map(|pair| pair[1].step_from(&pair[0]))
+    }
+
+    /// What happened between the first reading and the last.
+    pub fn whole(&self) -> Option<Step> {
+        match self.readings.as_slice() {
+            [first, .., last] => Some(last.step_from(first)),
+            _ => None,
+        }
+    }
+
+    /// What happened between the last reading at or before `from` and the first at or after `to`,
+    /// as for a window of measurement. The window is met to within a period at either end; what is
+    /// dear is in it only when it was read in both.
+    pub fn between(&self, from: Instant, to: Instant) -> Option<Step> {
+        let first = self.readings.iter().rev().find(|r| r.at <= from)?;
+        let last = self.readings.iter().find(|r| r.at >= to)?;
+        (first.at < last.at).then(|| last.step_from(first))
+    }
+
+    /// A figure integrated over a window of time, in its unit times seconds: a number of
+    /// connections comes to connection seconds.
+    ///
+    /// By the trapezoidal rule: between two readings the figure is taken to go from one value to
+    /// the other in a straight line, also at the ends of the window, which rarely fall on a
+    /// reading. Readings that do not have the figure are passed over. `None` when there is no value
+    /// at or before the beginning of the window, or none at or after its end, or when it has no
+    /// length.
+    pub fn integral(
+        &self,
+        from: Instant,
+        to: Instant,
+        figure: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<f64> {
+        if from >= to {
+            return None;
+        }
+        let mut values = self
+            .readings
+            .iter()
+            .filter_map(|reading| Some((reading.at, figure(reading)?)));
+        let mut before = values.next().filter(|(at, _)| *at <= from)?;
+        let mut sum = 0.0;
+        for after in values {
+            let (start, end) = (before.0.max(from), after.0.min(to));
+            if start < end {
+                let mean = (on_line(before, after, start) + on_line(before, after, end)) / 2.0;
+                sum += mean * end.since(start).as_secs_f64();
+            }
+            before = after;
+            if after.0 >= to {
+                return Some(sum);
+            }
+        }
+        None
+    }
+
+    /// The mean of a figure over a window of time, in its own unit; `None` as for
+    /// [`integral`](Self::integral).
+    pub fn mean_of(
+        &self,
+        from: Instant,
+        to: Instant,
+        figure: impl Fn(&Sample) -> Option<f64>,
+    ) -> Option<f64> {
+        let sum = self.integral(from, to, figure)?;
+        Some(sum / to.since(from).as_secs_f64())
+    }
+}
+
+impl Sample {
+    /// What happened since an earlier reading.
+    pub fn step_from(&self, earlier: &Sample) -> Step {
+        Step {
+            from: earlier.at,
+            to: self.at,
+            change: Sample {
+                at: self.at,
+                took: self.took,
+                system: both(&self.system, &earlier.system, System::since),
+                trees: each(&self.trees, &earlier.trees, ProcessTree::since),
+                networks: each(&self.networks, &earlier.networks, Network::since),
+                groups: each(&self.groups, &earlier.groups, Usage::since),
+            },
+        }
+    }
+}
+
+fn both<T>(now: &Option<T>, then: &Option<T>, since: fn(&T, &T) -> T) -> Option<T> {
+    Some(since(now.as_ref()?, then.as_ref()?))
+}
+
+fn each<T>(now: &[Option<T>], then: &[Option<T>], since: fn(&T, &T) -> T) -> Vec<Option<T>> {
+    let pairs = now.iter().zip(then);
+    pairs.map(|(now, then)| both(now, then, since)).collect()
+}
+
+/// The value at a time between two others.
+fn on_line(before: (Instant, f64), after: (Instant, f64), at: Instant) -> f64 {
+    let whole = after.0.since(before.0).as_secs_f64();
+    if whole <= 0.0 {
+        return after.1;
+    }
+    let part = at.since(before.0).as_secs_f64() / whole;
+    before.1 + part * (after.1 - before.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readings at these milliseconds, with this many established connections.
+    fn samples(established: &[(u64, Option<u64>)]) -> Samples {
+        let reading = |&(at, established): &(u64, Option<u64>)| {
+            let mut network = Network::default();
+            network.tcp.established = established;
+            Sample {
+                at: ms(at),
+                networks: vec![Some(network)],
+                ..Sample::default()
+            }
+        };
+        Samples {
+            period: Duration::from_millis(100),
+            names: Names::default(),
+            readings: established.iter().map(reading).collect(),
+            missed: 0,
+            cost: Cost::default(),
+            failures: Vec::new(),
+        }
+    }
+
+    fn ms(milliseconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(milliseconds)
+    }
+
+    fn established(sample: &Sample) -> Option<f64> {
+        let network = sample.networks.first()?.as_ref()?;
+        network.tcp.established.map(|count| count as f64)
+    }
+
+    fn near(found: Option<f64>, wanted: f64) -> bool {
+        found.is_some_and(|found| (found - wanted).abs() < 1e-9 * wanted.max(1.0))
+    }
+
+    #[test]
+    fn a_constant_comes_to_itself_times_the_window() {
+        let samples = samples(&[
+            (0, Some(8)),
+            (130, Some(8)),
+            (950, Some(8)),
+            (2000, Some(8)),
+        ]);
+        let connection_seconds = samples.integral(ms(100), ms(1600), established);
+        assert!(near(connection_seconds, 12.0), "{connection_seconds:?}");
+        assert!(near(samples.mean_of(ms(100), ms(1600), established), 8.0));
+        // A window between two readings.
+        assert!(near(samples.integral(ms(960), ms(970), established), 0.08));
+    }
+
+    #[test]
+    fn a_ramp_is_met_exactly_wherever_the_window_begins_and_ends() {
+        let ramp: Vec<(u64, Option<u64>)> = (0..=40).map(|n| (n * 50, Some(n * 5))).collect();
+        let samples = samples(&ramp);
+        // 100 connections more a second: the integral of 100 t.
+        for (from, to) in [(0, 2000), (13, 1987), (50, 100), (51, 99), (700, 701)] {
+            let found = samples.integral(ms(from), ms(to), established);
+            let (from, to) = (from as f64 / 1e3, to as f64 / 1e3);
+            let exact = 50.0 * (to * to - from * from);
+            assert!(near(found, exact), "{found:?}, not {exact}");
+        }
+        assert!(near(samples.mean_of(ms(500), ms(1500), established), 100.0));
+    }
+
+    #[test]
+    fn readings_without_the_figure_are_passed_over_and_none_is_made_up() {
+        let samples = samples(&[
+            (0, None),
+            (100, Some(10)),
+            (200, None),
+            (300, Some(30)),
+            (400, None),
+        ]);
+        assert!(near(samples.integral(ms(100), ms(300), established), 4.0));
+        assert_eq!(samples.integral(ms(50), ms(300), established), None);
+        assert_eq!(samples.integral(ms(100), ms(301), established), None);
+        assert_eq!(samples.integral(ms(200), ms(200), established), None);
+        assert_eq!(samples.mean_of(ms(300), ms(200), established), None);
+        let nothing = |_: &Sample| None;
+        assert_eq!(samples.integral(ms(100), ms(300), nothing), None);
+    }
+
+    #[test]
+    fn a_step_function_is_met_to_half_a_period() {
+        // 20 connections from 500 to 1500 ms, looked at every 10 ms: 20 connection seconds.
+        let steps: Vec<(u64, Option<u64>)> = (0..=200)
+            .map(|n| (n * 10, Some(if (50..150).contains(&n) { 20 } else { 0 })))
+            .collect();
+        let samples = samples(&steps);
+        let found = samples.integral(ms(0), ms(2000), established).unwrap();
+        assert!((found - 20.0).abs() <= 2.0 * 20.0 * 0.005, "{found}");
+    }
+}
