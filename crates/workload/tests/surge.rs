@@ -11,36 +11,26 @@ fn made(parameters: &Parameters, seed: u64) -> Surge {
     surge::plan(parameters, Seed(seed), &mut |_, _| ()).expect("the parameters are usable")
 }
 
-/// 5000 files and a million requests: every stage passes its test, for the first seeds there are. A
-/// stage that follows its law fails with probability 0.001, so one of these five seeds would with
-/// probability 0.04; the seeds were not chosen.
+/// 5000 files and a million requests, for the first seeds there are: every stage is judged, and follows
+/// its law.
 #[test]
 fn every_stage_follows_its_law() {
-    for seed in 1..=5 {
-        let surge = made(&Parameters::barford98(5000, 1_000_000), seed);
-        assert!(surge.report.passes(), "seed {seed}:\n{}", surge.report);
-        judged_as_they_should_be(&surge);
-    }
-}
-
-/// The same for 20 seeds, printed: how many stages of how many differ.
-#[test]
-#[ignore = "some seconds; prints what the choice of seeds could hide"]
-fn every_stage_follows_its_law_with_nearly_every_seed() {
-    let (mut judged, mut differ) = (0, 0);
+    let mut judged = 0;
+    let mut differ = Vec::new();
     for seed in 1..=20 {
         let surge = made(&Parameters::barford98(5000, 1_000_000), seed);
+        judged_as_they_should_be(&surge);
         for stage in &surge.report.stages {
             judged += u32::from(stage.verdict != Verdict::Reported);
             if stage.verdict == Verdict::Differs {
-                differ += 1;
-                println!("seed {seed}: {stage:?}");
+                differ.push(format!("seed {seed}: {stage:?}"));
             }
         }
     }
-    println!("{differ} of {judged} stages differ");
-    // 140 of them are judged at 0.001: two and more differ with probability 0.009.
-    assert!(differ < 2);
+    // The seeds were not chosen. Seven stages of each are judged at 0.001, which is 140: two and more of
+    // them differ with probability 0.009.
+    assert!(judged >= 140, "{judged} stages judged");
+    assert!(differ.len() < 2, "{differ:#?}");
 }
 
 /// By the level of the test, or by a stated distance that cannot be avoided.
