@@ -6,6 +6,7 @@
 //!
 //! - [`packets`]: what a recorded exchange cost on the wire
 //! - [`load`]: what a load test measured
+//! - [`bottleneck`]: which resource limited it
 //! - [`run`]: a run's folder, as read
 //! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
@@ -13,6 +14,7 @@
 //!   close they are to the published ones, and what they say
 //! - [`digest`]: all of it at once, for [`terminal`], [`report`] and [`summary`]
 
+pub mod bottleneck;
 mod civil;
 pub mod claims;
 pub mod closeness;

@@ -1,0 +1,249 @@
+//! What can limit a load on a server.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What can limit a load on a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// Processor time of the host: its quota, or all its processors.
+    Cpu,
+    /// One core, while others are free: a server that computes on one thread.
+    OneCore,
+    /// Memory: what the page cache may keep, and what programs need.
+    Memory,
+    /// Operations a second of the disk.
+    DiskOperations,
+    /// Octets a second of the disk.
+    DiskBytes,
+    /// The rate of the link.
+    LinkRate,
+    /// The path's round trip, times the round trips an exchange needs: short connections, small
+    /// windows. The only limit of which less is better.
+    RoundTrip,
+    /// Connections that may wait to be accepted.
+    Backlog,
+    /// Connections or requests that the server works on at once: workers, threads, processes.
+    Workers,
+    /// Waits inside the server that no limit of its host shortens: a lock, a sleep, another server.
+    ServerItself,
+    /// The load asks for no more: few users, long pauses, an open loop's rate.
+    Load,
+    /// The load generator: a result it limits says nothing of the server.
+    Generator,
+    /// The emulated path's machinery: a result it limits says nothing of the server.
+    Path,
+}
+
+impl Resource {
+    /// All of them, in the order in which tables have them.
+    pub const ALL: [Resource; 13] = [
+        Resource::Cpu,
+        Resource::OneCore,
+        Resource::Memory,
+        Resource::DiskOperations,
+        Resource::DiskBytes,
+        Resource::LinkRate,
+        Resource::RoundTrip,
+        Resource::Backlog,
+        Resource::Workers,
+        Resource::ServerItself,
+        Resource::Load,
+        Resource::Generator,
+        Resource::Path,
+    ];
+
+    /// Its name in files and on the command line: `disk-operations`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Resource::Cpu => "cpu",
+            Resource::OneCore => "one-core",
+            Resource::Memory => "memory",
+            Resource::DiskOperations => "disk-operations",
+            Resource::DiskBytes => "disk-bytes",
+            Resource::LinkRate => "link-rate",
+            Resource::RoundTrip => "round-trip",
+            Resource::Backlog => "backlog",
+            Resource::Workers => "workers",
+            Resource::ServerItself => "server-itself",
+            Resource::Load => "load",
+            Resource::Generator => "generator",
+            Resource::Path => "path",
+        }
+    }
+
+    /// Its name in a sentence, after *the*: `disk's operations a second`.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Resource::Cpu => "host's processor time",
+            Resource::OneCore => "speed of one core",
+            Resource::Memory => "host's memory",
+            Resource::DiskOperations => "disk's operations a second",
+            Resource::DiskBytes => "disk's octets a second",
+            Resource::LinkRate => "rate of the link",
+            Resource::RoundTrip => "round trip time",
+            Resource::Backlog => "listen backlog",
+            Resource::Workers => "number of workers",
+            Resource::ServerItself => "server itself",
+            Resource::Load => "load itself",
+            Resource::Generator => "load generator",
+            Resource::Path => "emulated path",
+        }
+    }
+
+    /// What it means that this limits, in one sentence.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Resource::Cpu => "requests wait for processor time of the host",
+            Resource::OneCore => {
+                "one thread of the server computes without a pause, while the host has processor \
+                 time left that this thread cannot use"
+            }
+            Resource::Memory => {
+                "the page cache cannot keep the files that are asked for, and they are read again \
+                 and again"
+            }
+            Resource::DiskOperations => {
+                "requests wait for the disk, which does as many operations a second as it can"
+            }
+            Resource::DiskBytes => {
+                "requests wait for the disk, which moves as many octets a second as it can"
+            }
+            Resource::LinkRate => "responses wait for the link, which is always sending",
+            Resource::RoundTrip => {
+                "connections wait for the other end: for a handshake, for an acknowledgement that \
+                 opens the window, for the next request"
+            }
+            Resource::Backlog => {
+                "connections are thrown away because too few may wait to be accepted, and their \
+                 clients ask again after a second and more"
+            }
+            Resource::Workers => {
+                "every worker is taken by a connection, and the next one waits although the host \
+                 has time left"
+            }
+            Resource::ServerItself => {
+                "requests wait inside the server for something that is no resource of its host: a \
+                 lock, a timer, another server"
+            }
+            Resource::Load => {
+                "the server answers everything that is asked of it, and could do more"
+            }
+            Resource::Generator => "the load generator cannot ask for more",
+            Resource::Path => "the emulated path cannot carry packets in time",
+        }
+    }
+
+    /// What to do about it, in one sentence.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Resource::Cpu => {
+                "give the host more processor time, or make a request cost less of it: persistent \
+                 connections, compressed files kept ready, another server"
+            }
+            Resource::OneCore => {
+                "run more threads or processes of the server, or a faster core; more cores alone \
+                 change nothing"
+            }
+            Resource::Memory => {
+                "give the host memory for the files that are asked for most, or make them smaller; \
+                 a faster disk only eases it"
+            }
+            Resource::DiskOperations => {
+                "a disk with more operations a second, fewer and larger files, or memory to keep \
+                 them in"
+            }
+            Resource::DiskBytes => {
+                "a disk with more octets a second, smaller files (compressed ones), or memory to \
+                 keep them in"
+            }
+            Resource::LinkRate => {
+                "a faster link, or fewer octets: compression, caching, validation"
+            }
+            Resource::RoundTrip => {
+                "fewer round trips: persistent connections, pipelining or multiplexing, larger \
+                 windows and send buffers, a server nearer to its users"
+            }
+            Resource::Backlog => {
+                "a longer backlog (the server's setting and net.core.somaxconn), a server that \
+                 accepts sooner, or persistent connections"
+            }
+            Resource::Workers => {
+                "more workers, a server that needs none for an idle connection, or a shorter \
+                 keep-alive time"
+            }
+            Resource::ServerItself => {
+                "look inside the server: what its threads wait for (locks, timers, a server \
+                 behind it)"
+            }
+            Resource::Load => "nothing; for the server's own limit, ask for more: users or rate",
+            Resource::Generator => "more threads or machines for the generator, or a slower host",
+            Resource::Path => "a quieter machine, a slower path, or fewer packets",
+        }
+    }
+
+    /// Whether a run can vary it by a step. What cannot is named by elimination: nothing else
+    /// limited.
+    pub const fn can_be_varied(self) -> bool {
+        !matches!(
+            self,
+            Resource::ServerItself | Resource::Generator | Resource::Path
+        )
+    }
+
+    /// Whether less of it is better. A round trip is relieved by shortening it.
+    pub const fn less_is_better(self) -> bool {
+        matches!(self, Resource::RoundTrip)
+    }
+
+    /// Whether it is a limit of the host, the server or the network, as opposed to what is asked
+    /// of them and with what.
+    pub const fn is_a_limit(self) -> bool {
+        self.can_be_varied() && !matches!(self, Resource::Load)
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Why a word is not the name of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no resource: write one of cpu, one-core, memory, disk-operations, disk-bytes, \
+         link-rate, round-trip, backlog, workers, server-itself, load, generator, path"
+)]
+pub struct UnknownResource(pub String);
+
+impl FromStr for Resource {
+    type Err = UnknownResource;
+
+    fn from_str(text: &str) -> Result<Resource, UnknownResource> {
+        Resource::ALL
+            .into_iter()
+            .find(|resource| resource.name() == text)
+            .ok_or_else(|| UnknownResource(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_files_and_are_read_back() {
+        for resource in Resource::ALL {
+            assert_eq!(serde_json::to_value(resource).unwrap(), resource.name());
+            assert_eq!(resource.name().parse(), Ok(resource));
+        }
+        let error = "disk".parse::<Resource>().unwrap_err().to_string();
+        for resource in Resource::ALL {
+            assert!(error.contains(resource.name()), "{error}");
+        }
+    }
+}
