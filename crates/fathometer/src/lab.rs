@@ -18,7 +18,7 @@ use fathometer_sys::netlink::Netlink;
 use fathometer_sys::tun::DEFAULT_QUEUE;
 use fathometer_sys::{Clock, Error, Namespace, Result, Tun};
 
-use crate::wire::{Wire, WireOptions};
+use crate::wire::{Carried, Wire, WireOptions};
 
 /// The name of each host's device.
 pub const DEVICE: &str = "path0";
@@ -162,9 +162,14 @@ impl Lab {
         self.wire.settle(quiet, limit)
     }
 
-    /// Ends the path and lets go of the hosts.
+    /// Ends the path and lets go of the hosts; for who wants no packets counted ([`Lab::end`]).
     pub fn stop(self) -> (PathCertificate, Validity) {
         self.wire.stop()
+    }
+
+    /// Ends the path and lets go of the hosts.
+    pub fn end(self) -> Carried {
+        self.wire.end()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::server::definition::Definition;
 use crate::server::limited::{self, Limited, Throttle};
 use crate::server::{Installed, PORT, ServerError};
 use crate::site_folder::{self, SiteFolderError};
-use crate::wire::{self, WireOptions};
+use crate::wire::{self, Carried, PacketCounts, WireOptions};
 
 /// The period of the probes. A window of three seconds is met to within a thirtieth.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
@@ -81,6 +81,8 @@ pub struct Measured {
     pub applied: [AppliedSettings; 2],
     /// The host's limits as they read back.
     pub limits: Vec<AppliedLimit>,
+    /// The packets that the path delivered, of the measured window.
+    pub packets: Option<PacketCounts>,
 }
 
 /// Why a trial could not be made at all. A bad measurement is not an error.
@@ -145,7 +147,11 @@ impl Trial<'_> {
         let samples = sampler.stop();
         server.stop()?;
         let limits = group.verify()?;
-        let (certificate, mut validity) = lab.stop();
+        let Carried {
+            certificate,
+            mut validity,
+            packets,
+        } = lab.end();
         if interrupted() {
             return Err(TrialError::Interrupted);
         }
@@ -162,9 +168,11 @@ impl Trial<'_> {
         let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
         let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
         let from = Instant::ZERO + began + warm_up;
+        let to = from + result.measured.duration;
         Ok(Measured {
             from,
-            to: from + result.measured.duration,
+            to,
+            packets: packets.map(|packets| packets.between(from, to)),
             result,
             samples,
             certificate,
@@ -180,6 +188,7 @@ impl Trial<'_> {
         options.limits = self.wire_limits;
         options.client_acks = self.era.client_delayed_ack;
         options.server_receives = true;
+        options.count_packets = true;
         // Packets come by the ten thousand: waiting awake for each would take a processor.
         options.spin = Duration::ZERO;
         let _building = building.lock().unwrap_or_else(PoisonError::into_inner);

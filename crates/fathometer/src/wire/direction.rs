@@ -10,6 +10,7 @@ use fathometer_model::{Bytes, DirectionCertificate, Instant};
 use fathometer_path::{Arrival, DelayedAck, Delivery, Link, Outbound};
 use fathometer_sys::{Clock, Interest, Tun, Waiter};
 
+use super::counts::Course;
 use super::lateness::Lateness;
 use super::receiver::Ring;
 use super::taps::DirectionTaps;
@@ -54,6 +55,8 @@ pub(super) struct Outcome {
     pub(super) refusal: Option<String>,
     /// The longest that a packet waited for its capture.
     pub(super) longest_capture: Duration,
+    /// What was delivered, when that was to be counted.
+    pub(super) counts: Option<Course>,
 }
 
 impl Outcome {
@@ -64,6 +67,7 @@ impl Outcome {
             failure: Some(failure),
             refusal: None,
             longest_capture: Duration::ZERO,
+            counts: None,
         }
     }
 }
@@ -82,6 +86,7 @@ pub(super) struct Lane<'a> {
     /// The acknowledgements of the host that packets come from, and of the one they go to.
     acks_from: Option<Acks>,
     acks_to: Option<Acks>,
+    counts: Option<Course>,
     shared: Arc<Shared>,
     pool: Vec<Box<[u8]>>,
     scratch: Vec<u8>,
@@ -106,6 +111,8 @@ pub(super) struct Parts<'a> {
     pub(super) acks_from: Option<Acks>,
     /// Delayed acknowledgements of the receiving host, which sees what it is sent.
     pub(super) acks_to: Option<Acks>,
+    /// What is delivered, when that is counted.
+    pub(super) counts: Option<Course>,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -130,6 +137,7 @@ impl<'a> Lane<'a> {
             taps: parts.taps,
             acks_from: parts.acks_from,
             acks_to: parts.acks_to,
+            counts: parts.counts,
             shared: parts.shared,
             pool: (0..BUFFERS).map(|_| vec![0; mtu].into()).collect(),
             scratch: Vec::with_capacity(mtu),
@@ -171,6 +179,7 @@ impl<'a> Lane<'a> {
             failure,
             refusal: self.refusal,
             longest_capture: self.taps.map_or(Duration::ZERO, |taps| taps.longest()),
+            counts: self.counts,
         }
     }
 
@@ -310,6 +319,9 @@ impl<'a> Lane<'a> {
                 Ok(true) => {
                     self.certificate.packets_out += 1;
                     self.certificate.bytes_out += Bytes(u64::from(delivery.length));
+                    if let Some(counts) = &mut self.counts {
+                        counts.count(time, packet);
+                    }
                 }
                 Ok(false) => count(&mut self.certificate.drops, RING_FULL),
                 Err(error) => {

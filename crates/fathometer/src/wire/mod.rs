@@ -17,6 +17,7 @@
 //! The time of arrival is when the packet was read, not when the kernel queued it: how long it
 //! lay in the device's ring is not known, and not in the lateness.
 
+pub mod counts;
 mod direction;
 mod lateness;
 mod receiver;
@@ -32,9 +33,12 @@ use fathometer_model::{DirectionCertificate, Instant, PathCertificate, Seed, Val
 use fathometer_path::{DelayedAck, DelayedAckClock, Direction, Link, Profile};
 use fathometer_sys::{Clock, Result, Tun, Waiter, Waker, priority};
 
+use self::counts::Course;
 use self::direction::{Acks, Lane, Outcome, Parts, Shared};
 use self::receiver::Receiver;
 use self::taps::Taps;
+
+pub use self::counts::PacketCounts;
 
 /// Longer than waking takes in nine cases of ten, also on virtual machines.
 pub const USUAL_SPIN: Duration = Duration::from_micros(100);
@@ -61,10 +65,12 @@ pub struct WireOptions {
     /// Whether the server's host receives on a thread of its own, whose work can be charged to it
     /// ([`Wire::server_receiver`]); otherwise the path does that work.
     pub server_receives: bool,
+    /// Whether packets are counted by class and time ([`Carried::packets`]).
+    pub count_packets: bool,
 }
 
 impl WireOptions {
-    /// No capture, [`USUAL_SPIN`], the usual limits, and a clock that starts now.
+    /// No capture and no counts, [`USUAL_SPIN`], the usual limits, and a clock that starts now.
     pub fn new(seed: Seed) -> WireOptions {
         WireOptions {
             seed,
@@ -75,6 +81,7 @@ impl WireOptions {
             limits: None,
             client_acks: None,
             server_receives: false,
+            count_packets: false,
         }
     }
 }
@@ -98,6 +105,17 @@ impl Limits {
             maximum: (round_trip / 10).max(Duration::from_millis(20)),
         }
     }
+}
+
+/// What a path did, and whether it may be believed.
+#[derive(Debug)]
+pub struct Carried {
+    /// What it did to packets, and how punctually.
+    pub certificate: PathCertificate,
+    /// What speaks against it.
+    pub validity: Validity,
+    /// The packets that it delivered, when they were counted.
+    pub packets: Option<PacketCounts>,
 }
 
 /// A path that carries packets.
@@ -210,16 +228,20 @@ impl Wire {
         }
     }
 
+    /// Ends the path, for who wants no packets counted ([`Wire::end`]).
+    pub fn stop(self) -> (PathCertificate, Validity) {
+        let carried = self.end();
+        (carried.certificate, carried.validity)
+    }
+
     /// Ends the path. What is still under way is lost without being counted as a drop.
-    pub fn stop(mut self) -> (PathCertificate, Validity) {
+    pub fn end(mut self) -> Carried {
         let mut validity = Validity::default();
         // Both are told before either is waited for, so that neither carries on alone for long.
         self.up.tell_to_stop();
         self.down.tell_to_stop();
-        let certificate = PathCertificate {
-            up: self.up.finish("up", self.limits, &mut validity),
-            down: self.down.finish("down", self.limits, &mut validity),
-        };
+        let (up, packets_up) = self.up.finish("up", self.limits, &mut validity);
+        let (down, packets_down) = self.down.finish("down", self.limits, &mut validity);
         if let Some(refused) = self.server.as_ref().map(Receiver::refused)
             && refused > 0
         {
@@ -232,7 +254,13 @@ impl Wire {
         {
             validity.invalidate(format!("the capture is not whole: {error}"));
         }
-        (certificate, validity)
+        Carried {
+            certificate: PathCertificate { up, down },
+            validity,
+            packets: packets_up
+                .zip(packets_down)
+                .map(|(up, down)| PacketCounts { up, down }),
+        }
     }
 }
 
@@ -265,6 +293,7 @@ impl Running {
         let dropped_before = from.dropped()?;
         let shared = Arc::new(Shared::default());
         let (clock, spin) = (options.clock, options.spin);
+        let counts = options.count_packets.then(|| Course::new(clock.now()));
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let thread = {
             let (from, to, shared) = (Arc::clone(from), Arc::clone(to), Arc::clone(&shared));
@@ -296,6 +325,7 @@ impl Running {
                         taps,
                         acks_from,
                         acks_to,
+                        counts,
                         shared,
                     })
                     .run()
@@ -325,11 +355,11 @@ impl Running {
         name: &str,
         limits: Limits,
         validity: &mut Validity,
-    ) -> DirectionCertificate {
+    ) -> (DirectionCertificate, Option<Course>) {
         let thread = self.thread.take().expect("it is finished once");
         let Ok(outcome) = thread.join() else {
             validity.invalidate(format!("{name}: the path's thread died"));
-            return DirectionCertificate::default();
+            return (DirectionCertificate::default(), None);
         };
         let mut certificate = outcome.certificate;
         let refused = certificate.unasked_drops;
@@ -371,6 +401,6 @@ impl Running {
                 outcome.longest_capture, limits.p99
             ));
         }
-        certificate
+        (certificate, outcome.counts)
     }
 }
