@@ -16,7 +16,7 @@ use fathometer_workload::microscape;
 
 use super::load::LoadSite;
 use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
-use super::schedule::{self, Job};
+use super::schedule::{self, Job, Queue};
 use super::spec::{Cell, Kind, SpecError, Study};
 use crate::data::{self, DataError};
 use crate::era::{Era, EraError};
@@ -27,9 +27,6 @@ use crate::server::definition::{Definition, DefinitionError};
 use crate::server::{self, Installed, Scratch};
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
-
-/// How often a replicate that turned out invalid is made again.
-const SECOND_CHANCES: u32 = 2;
 
 /// What is to be run.
 pub struct Request {
@@ -54,7 +51,7 @@ pub struct Request {
 /// What came of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Replicates written down, second chances included.
+    /// Replicates written down, every attempt included.
     pub replicates: u32,
     /// Of these, invalid ones.
     pub invalid: u32,
@@ -516,44 +513,44 @@ struct Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Makes one replicate. When it fails, those under way beside it are ended too: on a modem
-    /// line they would otherwise go on for minutes.
-    fn run(&self, job: &Job, order: u32) -> Result<(), RunError> {
+    /// Makes one replicate and says whether it is valid. When it fails, those under way beside it are
+    /// ended too: on a modem line they would otherwise go on for minutes.
+    fn run(&self, job: &Job, order: u32) -> Result<bool, RunError> {
         match self.make(job, order) {
             // By the user, or by the failure of another.
-            Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(()),
+            Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(true),
             Err(error) => {
                 self.failed.store(true, Ordering::Relaxed);
                 Err(error)
             }
-            Ok(()) => Ok(()),
+            made => made,
         }
     }
 
-    /// Makes one replicate, again when it is invalid, and writes each down.
-    fn make(&self, job: &Job, order: u32) -> Result<(), RunError> {
-        for attempt in 0..=SECOND_CHANCES {
-            let record = self.attempt(job, order, attempt)?;
-            let valid = record.validity.is_valid();
-            self.folder.append_replicate(&record)?;
-            self.replicates.fetch_add(1, Ordering::Relaxed);
-            if valid {
-                lock(&self.valid_cells).insert(job.cell.folder());
-                break;
-            }
+    /// Makes one replicate and writes it down.
+    fn make(&self, job: &Job, order: u32) -> Result<bool, RunError> {
+        let record = self.attempt(job, order)?;
+        let valid = record.validity.is_valid();
+        self.folder.append_replicate(&record)?;
+        self.replicates.fetch_add(1, Ordering::Relaxed);
+        if valid {
+            lock(&self.valid_cells).insert(job.cell.folder());
+        } else {
             self.invalid.fetch_add(1, Ordering::Relaxed);
         }
-        self.progress
-            .step(&format!("{} invalid", self.invalid.load(Ordering::Relaxed)));
-        Ok(())
+        let invalid = self.invalid.load(Ordering::Relaxed);
+        // What will be made again later is not done.
+        if valid || !Queue::has_another_chance(job) {
+            self.progress.step(&format!("{invalid} invalid"));
+        }
+        Ok(valid)
     }
 
-    fn attempt(&self, job: &Job, order: u32, attempt: u32) -> Result<ReplicateRecord, RunError> {
+    fn attempt(&self, job: &Job, order: u32) -> Result<ReplicateRecord, RunError> {
         let cell = &job.cell;
-        let again = if attempt == 0 {
-            String::new()
-        } else {
-            format!("-again{attempt}")
+        let again = match job.attempt {
+            0 => String::new(),
+            attempt => format!("-again{attempt}"),
         };
         let folder_name = format!("cells/{}/r{}{again}", cell.folder(), job.replicate);
         let folder = self.folder.subfolder(&folder_name)?;

@@ -1,17 +1,33 @@
-//! Which replicate runs when: interleaved in a seeded random order, slow paths side by side.
+//! Which replicate runs when: interleaved in a seeded random order, slow paths side by side, and what
+//! came out invalid again later.
 //!
 //! Every path has a lane of its own, and a lane runs as many replicates at once as the study
 //! allows on that path: cells on a modem are idle nearly all the time and disturb nobody, cells on
 //! a LAN run one after another. The lanes run beside each other.
+//!
+//! What makes a replicate invalid is mostly noise, and noise lasts: a hypervisor takes processor time
+//! for a minute at a stretch. So a replicate that was invalid goes to the end of its lane's queue and
+//! is made again when the others have had their turn, [`MOST_ATTEMPTS`] times in all. When nothing
+//! else is left and the last one was invalid too, there is a [`PAUSE`] before it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use fathometer_model::Seed;
 
 use super::spec::Cell;
+
+/// How often a replicate is made before its cell goes without it.
+pub const MOST_ATTEMPTS: u32 = 4;
+
+/// How long a lane waits for a quieter time when all that is left has just been invalid.
+pub const PAUSE: Duration = Duration::from_secs(5);
+
+/// How often somebody who waits looks whether to stop.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// One replicate of one cell, waiting to be run.
 #[derive(Debug, Clone)]
@@ -20,6 +36,73 @@ pub struct Job {
     pub cell: Cell,
     /// Which repetition, from 0.
     pub replicate: u32,
+    /// How often it has been made and was invalid.
+    pub attempt: u32,
+}
+
+/// What a lane is to do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Make this one, after a pause.
+    Run(Box<Job>, Duration),
+    /// Nothing, until one of those under way has ended: it may have to be made again.
+    Wait,
+    /// Nothing any more.
+    Done,
+}
+
+/// The queue of one lane.
+#[derive(Debug)]
+pub struct Queue {
+    waiting: VecDeque<Job>,
+    under_way: u32,
+    /// Whether the replicate that ended last was invalid.
+    noisy: bool,
+}
+
+impl Queue {
+    /// These, in this order.
+    pub fn new(waiting: VecDeque<Job>) -> Queue {
+        Queue {
+            waiting,
+            under_way: 0,
+            noisy: false,
+        }
+    }
+
+    /// What to do next. A job that is handed out must be brought back with [`Queue::ended`].
+    pub fn next(&mut self) -> Next {
+        let Some(job) = self.waiting.pop_front() else {
+            return match self.under_way {
+                0 => Next::Done,
+                _ => Next::Wait,
+            };
+        };
+        self.under_way += 1;
+        // Those to be made again are behind all others: with one of them first, no other is left.
+        let pause = match job.attempt > 0 && self.noisy {
+            true => PAUSE,
+            false => Duration::ZERO,
+        };
+        Next::Run(Box::new(job), pause)
+    }
+
+    /// Whether a job will be made again if it is invalid now.
+    pub fn has_another_chance(job: &Job) -> bool {
+        job.attempt + 1 < MOST_ATTEMPTS
+    }
+
+    /// A job has ended.
+    pub fn ended(&mut self, job: Job, valid: bool) {
+        self.under_way -= 1;
+        self.noisy = !valid;
+        if !valid && Queue::has_another_chance(&job) {
+            self.waiting.push_back(Job {
+                attempt: job.attempt + 1,
+                ..job
+            });
+        }
+    }
 }
 
 /// All replicates of the cells, each lane in a random order of its own.
@@ -43,6 +126,7 @@ pub fn lanes(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
                     Job {
                         cell: cell.clone(),
                         replicate,
+                        attempt: 0,
                     },
                 ));
         }
@@ -57,52 +141,85 @@ pub fn lanes(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
 }
 
 /// Runs every job, `side_by_side[lane]` at a time in each lane, until all are done or `run` gives
-/// an error or `stop` says so. `run` is handed the job and its place in the order of execution.
+/// an error or `stop` says so. `run` is handed the job and its place in the order of execution, and
+/// says whether the replicate is valid.
 pub fn execute<E: Send>(
     lanes: BTreeMap<String, VecDeque<Job>>,
     side_by_side: &BTreeMap<String, usize>,
     stop: &(dyn Fn() -> bool + Sync),
-    run: &(dyn Fn(&Job, u32) -> Result<(), E> + Sync),
+    run: &(dyn Fn(&Job, u32) -> Result<bool, E> + Sync),
 ) -> Result<(), E> {
     let order = AtomicU32::new(0);
     let failure = Mutex::new(None);
-    let lanes: Vec<(usize, Mutex<VecDeque<Job>>)> = lanes
+    let ending = || stop() || lock(&failure).is_some();
+    let lanes: Vec<(usize, Mutex<Queue>, Condvar)> = lanes
         .into_iter()
         .map(|(lane, jobs)| {
             let width = side_by_side.get(&lane).copied().unwrap_or(1).max(1);
-            (width.min(jobs.len()), Mutex::new(jobs))
+            let width = width.min(jobs.len());
+            (width, Mutex::new(Queue::new(jobs)), Condvar::new())
         })
         .collect();
     thread::scope(|scope| {
-        for (width, jobs) in &lanes {
+        for (width, queue, changed) in &lanes {
             for _ in 0..*width {
                 scope.spawn(|| {
-                    while !stop() && lock(&failure).is_none() {
-                        let Some(job) = lock(jobs).pop_front() else {
+                    while let Some((job, pause)) = take(queue, changed, &ending) {
+                        rest(pause, &ending);
+                        if ending() {
                             break;
-                        };
+                        }
                         let place = order.fetch_add(1, Ordering::Relaxed);
-                        if let Err(error) = run(&job, place) {
+                        let ended = run(&job, place);
+                        let valid = *ended.as_ref().unwrap_or(&true);
+                        if let Err(error) = ended {
                             lock(&failure).get_or_insert(error);
                         }
+                        lock(queue).ended(*job, valid);
+                        changed.notify_all();
                     }
                 });
             }
         }
     });
-    match failure
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-    {
+    match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(()),
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+/// The next job of a lane, waited for while there may be one.
+fn take(
+    queue: &Mutex<Queue>,
+    changed: &Condvar,
+    ending: &dyn Fn() -> bool,
+) -> Option<(Box<Job>, Duration)> {
+    let mut queue = lock(queue);
+    while !ending() {
+        match queue.next() {
+            Next::Run(job, pause) => return Some((job, pause)),
+            Next::Done => return None,
+            Next::Wait => {
+                queue = changed
+                    .wait_timeout(queue, GLANCE)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+        }
+    }
+    None
+}
+
+fn rest(mut pause: Duration, ending: &dyn Fn() -> bool) {
+    while !pause.is_zero() && !ending() {
+        let nap = pause.min(GLANCE);
+        thread::sleep(nap);
+        pause -= nap;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -148,6 +265,74 @@ mod tests {
         assert_eq!(rounds, ['0', '0', '0', '1', '1', '1', '2', '2', '2']);
     }
 
+    /// Runs a lane by itself: for each job in turn its name, with a `*` after a pause. `valid` is
+    /// handed the name and the attempt.
+    fn course(jobs: u32, valid: impl Fn(u32, u32) -> bool) -> Vec<String> {
+        let cell = &cells()[0];
+        let jobs = (0..jobs).map(|replicate| Job {
+            cell: cell.clone(),
+            replicate,
+            attempt: 0,
+        });
+        let mut queue = Queue::new(jobs.collect());
+        let mut course = Vec::new();
+        loop {
+            match queue.next() {
+                Next::Run(job, pause) => {
+                    let mark = if pause.is_zero() { "" } else { "*" };
+                    course.push(format!("{}.{}{mark}", job.replicate, job.attempt));
+                    let valid = valid(job.replicate, job.attempt);
+                    queue.ended(*job, valid);
+                }
+                Next::Done => return course,
+                Next::Wait => unreachable!("nothing is under way"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_invalid_is_made_again_after_all_others() {
+        assert_eq!(course(3, |_, _| true), ["0.0", "1.0", "2.0"]);
+        // The noise is over when the others have been made: no pause.
+        assert_eq!(
+            course(3, |replicate, attempt| replicate > 0 || attempt > 0),
+            ["0.0", "1.0", "2.0", "0.1"]
+        );
+        // Only what was just invalid is left.
+        assert_eq!(
+            course(3, |replicate, attempt| replicate == 0 || attempt > 0),
+            ["0.0", "1.0", "2.0", "1.1*", "2.1"]
+        );
+    }
+
+    #[test]
+    fn attempts_are_bounded() {
+        assert_eq!(
+            course(2, |replicate, _| replicate == 1),
+            ["0.0", "1.0", "0.1", "0.2*", "0.3*"]
+        );
+        let never = course(5, |_, _| false);
+        assert_eq!(never.len() as u32, 5 * MOST_ATTEMPTS);
+        assert_eq!(never.last().unwrap(), "4.3*");
+    }
+
+    #[test]
+    fn a_lane_waits_for_what_may_come_back() {
+        let mut queue = Queue::new(lanes(&cells()[..1], Seed(1)).remove("lan").unwrap());
+        let mut handed_out = Vec::new();
+        for _ in 0..3 {
+            match queue.next() {
+                Next::Run(job, _) => handed_out.push(job),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(matches!(queue.next(), Next::Wait));
+        let first = handed_out.remove(0);
+        queue.ended(*first, false);
+        assert!(matches!(queue.next(), Next::Run(job, _) if job.attempt == 1));
+        assert!(matches!(queue.next(), Next::Wait));
+    }
+
     #[test]
     fn every_job_runs_once_and_a_failure_ends_the_rest() {
         let done = Mutex::new(BTreeSet::new());
@@ -158,7 +343,7 @@ mod tests {
             &|| false,
             &|job, place| {
                 lock(&done).insert((job.cell.folder(), job.replicate, place));
-                Ok(())
+                Ok(true)
             },
         )
         .unwrap();
