@@ -3,8 +3,7 @@
 //! namespace; without either they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a
 //! failure.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -13,9 +12,10 @@ use fathometer_model::Bytes;
 use fathometer_sys::Namespace;
 use fathometer_sys::cgroup::BlockDevice;
 use fathometer_sys::clock::Clock;
-use fathometer_sys::probe::{
-    Detail, NetworkProbe, Plan, ProcessTree, Sampler, SocketTable, SystemProbe, charging,
-};
+use fathometer_sys::probe::{Detail, Plan, ProcessTree, Sampler, SystemProbe, charging};
+
+/// Of the clock that the kernel shows in `/proc`.
+const TICK: Duration = Duration::from_millis(10);
 
 /// Longer than anything here takes, and no measure of anything.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,7 +63,7 @@ fn used(mut child: Child) -> Duration {
 #[test]
 fn processor_time_of_a_tree_is_what_wait4_says_afterwards() {
     // Two loops in children that have ended, one in the shell itself.
-    let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     let script = format!("({busy}); ({busy}) & wait; {busy}; echo ready; read line");
     let (child, _output) = worker(&script);
     let tree = ProcessTree::read(child.id(), Detail::default()).unwrap();
@@ -71,11 +71,12 @@ fn processor_time_of_a_tree_is_what_wait4_says_afterwards() {
     assert!(tree.settled);
     assert_eq!(tree.processes, 1);
     assert!(truth > Duration::from_millis(30), "{truth:?}");
-    // Ended children are counted in ticks; the shell has a little left to do, to end.
-    let slack = Duration::from_millis(20).max(truth / 20);
+    // Ended children are counted in whole ticks, of user and of system time each; the shell has a
+    // little left to do, to end.
+    let slack = (2 * TICK).max(truth * 3 / 100);
     assert!(tree.cpu.abs_diff(truth) <= slack, "{tree:?} {truth:?}");
     let split = tree.user + tree.system;
-    let slack = Duration::from_millis(40).max(truth / 20);
+    let slack = (4 * TICK).max(truth * 3 / 100);
     assert!(split.abs_diff(truth) <= slack, "{tree:?} {truth:?}");
     println!("{:?} read, {truth:?} used", tree.cpu);
 }
@@ -143,109 +144,6 @@ fn what_a_program_writes_to_disk_is_its_own() {
     let written = tree.written.unwrap();
     let wanted = Bytes(256 * 4096);
     assert!(wanted <= written && written < wanted + wanted, "{written}");
-}
-
-#[test]
-fn sockets_are_counted_by_state_and_namespace() {
-    let Some(namespace) = namespace() else {
-        return;
-    };
-    let mut probe = NetworkProbe::open(&namespace).unwrap();
-    let before = probe.read();
-    assert_eq!(probe.table().unwrap(), SocketTable::default());
-    let (listener, mut pairs) = namespace
-        .run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap();
-            let pair = |_| {
-                let client = TcpStream::connect(address).unwrap();
-                (client, listener.accept().unwrap().0)
-            };
-            let pairs: Vec<(TcpStream, TcpStream)> = (0..8).map(pair).collect();
-            (listener, pairs)
-        })
-        .unwrap();
-    let table = probe.table().unwrap();
-    assert_eq!((table.established, table.listening), (16, 1));
-    assert_eq!((table.time_wait, table.unread), (0, Bytes(0)));
-    let step = probe.read().since(&before);
-    assert_eq!(
-        (step.tcp.active_opens, step.tcp.passive_opens),
-        (Some(8), Some(8))
-    );
-    assert_eq!(step.tcp.established, Some(16));
-    // SYN, SYN-ACK and ACK of each.
-    assert_eq!(
-        (step.tcp.segments_in, step.tcp.segments_out),
-        (Some(24), Some(24))
-    );
-    assert_eq!(
-        (step.tcp.retransmitted, step.tcp.listen_drops),
-        (Some(0), Some(0))
-    );
-    assert_eq!(step.sockets.tcp_in_use, Some(17));
-
-    // Nobody reads this: the kernel holds it.
-    pairs[0].0.write_all(&[7; 10_000]).unwrap();
-    pairs[0].1.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut seen = [0; 10_000];
-    // It may take a softirq that is still to come.
-    while pairs[0].1.peek(&mut seen).unwrap() < seen.len() {
-        std::thread::yield_now();
-    }
-    let table = probe.table().unwrap();
-    assert_eq!(table.unread, Bytes(10_000));
-    assert!(table.receive_memory > Bytes(10_000), "{table:?}");
-    // The rest of what is held is overhead.
-    assert!(table.receive_memory < Bytes(100_000), "{table:?}");
-
-    // Four connections are closed by the client first, and one of them by the server too.
-    for (client, server) in &mut pairs[4..] {
-        client.shutdown(std::net::Shutdown::Both).unwrap();
-        assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
-    }
-    pairs.pop();
-    let table = probe.table().unwrap();
-    // Whether the server's side has acknowledged the end yet is up to its timers.
-    let half_closed = table.fin_wait_1 + table.fin_wait_2;
-    assert_eq!((half_closed, table.close_wait), (3, 3), "{table:?}");
-    assert_eq!((table.time_wait, table.established), (1, 8), "{table:?}");
-    assert_eq!(probe.read().sockets.time_wait, Some(1));
-
-    // Connections that nobody accepts.
-    let address = listener.local_addr().unwrap();
-    let waiting = namespace.run(|| [(); 3].map(|()| TcpStream::connect(address).unwrap()));
-    let table = probe.table().unwrap();
-    assert_eq!(table.to_be_accepted, 3);
-    drop(waiting);
-}
-
-#[test]
-fn connections_that_a_listener_turned_away_are_counted() {
-    let Some(namespace) = namespace() else {
-        return;
-    };
-    let mut probe = NetworkProbe::open(&namespace).unwrap();
-    let before = probe.read();
-    let held = namespace
-        .run(|| {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            // SAFETY: a call on an open socket.
-            let done = unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 1) };
-            assert_eq!(done, 0);
-            let address = listener.local_addr().unwrap();
-            // A queue of 1 holds 2. The third is not answered.
-            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(50));
-            let held = [connect().unwrap(), connect().unwrap()];
-            connect().unwrap_err();
-            (listener, held)
-        })
-        .unwrap();
-    let step = probe.read().since(&before);
-    assert!(step.tcp.listen_overflows.unwrap() >= 1, "{step:?}");
-    assert!(step.tcp.listen_drops.unwrap() >= 1, "{step:?}");
-    assert_eq!(probe.table().unwrap().to_be_accepted, 2);
-    drop(held);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | [`ProcessTree`] | `/proc/PID/{stat,io,fd,task}`, the process clock | a program and all it started | 30 µs a process |
 //! | [`Network`] | `/proc/net/{snmp,netstat,sockstat}` | a namespace | 30 µs |
 //! | [`SocketTable`] | sock_diag | a namespace | 1 ms and more |
-//! | [`Connection`], [`Windows`] | sock_diag | a namespace | 1 ms, and 2 µs a connection |
+//! | [`Connection`], [`Windows`] | sock_diag | a namespace | 0.5 ms, and 2 µs a connection |
 //! | [`Usage`](crate::cgroup::Usage) | control groups | a host | 50 µs |
 //!
 //! Counters are read as the kernel keeps them, since boot or since whatever they belong to was

@@ -38,7 +38,8 @@ pub struct Plan {
     pub tables: bool,
     /// The server's port, when the congestion windows of its connections are wanted
     /// ([`Network::windows`](super::Network::windows)): those of the established connections with
-    /// this local port, in each of the hosts. They are looked at in *every* reading.
+    /// this local port, in each of the hosts. They are looked at in *every* reading, for half a millisecond
+    /// a host, and some 2 µs more a connection.
     pub windows: Option<u16>,
     /// Groups by name, each with what reads its accounts.
     pub groups: Vec<(String, UsageProbe)>,

@@ -5,6 +5,7 @@ mod eras;
 mod pair;
 mod privileges;
 mod processes;
+mod segments;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -2,86 +2,24 @@
 //! without it they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 //!
 //! A busy machine can make a program slower than its limit, never faster: what is asserted of
-//! speed is an upper bound.
+//! speed is an upper bound, or is tried again.
 
-use std::fs::{self, File};
+mod descriptors;
+mod disk;
+mod host;
+
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer_model::Bytes;
-use fathometer_sys::cgroup::{
-    BlockDevice, CpuLimit, DiskLimit, Group, Limits, remove_stale, thread_number,
-};
+use fathometer_sys::cgroup::{CpuLimit, Group, Limits, remove_stale, thread_number};
 use fathometer_sys::error::Error;
 
-/// Longer than anything here takes, and no measure of anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+use host::{PATIENCE, Shell, group};
 
-/// The group, or a word about why there is none.
-fn group(name: &str, limits: &Limits) -> Option<Group> {
-    match Group::create(name, limits) {
-        Ok(group) => Some(group),
-        Err(error) => {
-            let required = std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1");
-            assert!(!required, "limits are required: {error}");
-            eprintln!("SKIPPED, no such limit on this machine: {error}");
-            None
-        }
-    }
-}
-
-/// A shell inside a group, which is killed when the test ends.
-struct Shell {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Shell {
-    fn start(group: &Group) -> Shell {
-        let mut command = Command::new("sh");
-        group.place(&mut command).unwrap();
-        Shell::of(command)
-    }
-
-    fn start_outside() -> Shell {
-        Shell::of(Command::new("sh"))
-    }
-
-    fn of(mut command: Command) -> Shell {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        Shell {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    /// Lets the shell run a line and returns the last line that it printed.
-    fn run(&mut self, line: &str) -> String {
-        writeln!(self.input, "{line}; echo '<done>'").unwrap();
-        let mut last = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended");
-            if line == "<done>\n" {
-                return last;
-            }
-            last = line.trim_end().to_owned();
-        }
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
+/// Of the clock that the kernel shows in `/proc`.
+const TICK: Duration = Duration::from_millis(10);
 
 fn cpu(quota: f64) -> Limits {
     Limits {
@@ -110,6 +48,9 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
     let share = usage.total.as_secs_f64() / start.elapsed().as_secs_f64();
     assert!(share <= 0.25 * 1.1, "{share} of a processor: {usage:?}");
     assert!(usage.throttled.unwrap() > Duration::ZERO);
+    // Where pressure is accounted for, it says that somebody wanted to run and might not.
+    let pressure = group.usage_probe().pressure();
+    assert_ne!(pressure.cpu_some, Some(Duration::ZERO), "{pressure:?}");
     println!("a quarter came to {share:.3}: {usage:?}");
 }
 
@@ -123,7 +64,7 @@ fn what_ended_processes_used_is_in_the_account() {
         return;
     };
     let mut command = Command::new("sh");
-    command.args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
+    command.args(["-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"]);
     group.place(&mut command).unwrap();
     let child = command.spawn().unwrap();
     // SAFETY: plain data, for which zero is a value.
@@ -137,7 +78,7 @@ fn what_ended_processes_used_is_in_the_account() {
     let counted = group.cpu_usage().unwrap().total;
     assert!(truth > Duration::from_millis(20), "{truth:?}");
     // Outside of the account are the fork, before the group was entered, and the reaping.
-    let slack = Duration::from_millis(20).max(truth / 20);
+    let slack = TICK.max(truth * 3 / 100);
     assert!(
         counted.abs_diff(truth) <= slack,
         "{counted:?} counted, {truth:?} used"
@@ -191,111 +132,6 @@ fn a_program_sees_the_processors_it_was_given() {
         allowed.split_whitespace().last(),
         Some(last.to_string().as_str())
     );
-}
-
-#[test]
-fn page_cache_counts_against_the_memory_limit() {
-    const LIMIT: u64 = 16 << 20;
-    const FILE: u64 = 48 << 20;
-    let Some(file) = cold_file("cache", FILE) else {
-        return;
-    };
-    let limits = Limits {
-        memory: Some(Bytes(LIMIT)),
-        ..Limits::default()
-    };
-    let Some(group) = group("cache", &limits) else {
-        return;
-    };
-    let mut shell = Shell::start(&group);
-    let pid = shell.child.id();
-    let line = format!("cat '{}' > /dev/null", file.path.display());
-    let mut read = vec![disk_reads(pid)];
-    for _ in 0..2 {
-        shell.run(&line);
-        read.push(disk_reads(pid));
-    }
-    assert!(read[1] - read[0] >= FILE, "a cold cache: {read:?}");
-    assert!(
-        read[2] - read[1] >= FILE - LIMIT,
-        "what does not fit is read again: {read:?}"
-    );
-    let usage = group.memory_usage();
-    assert!(usage.peak.unwrap() <= Bytes(LIMIT), "{usage:?}");
-    assert!(usage.page_cache.unwrap() > Bytes(0), "{usage:?}");
-    assert!(usage.limit_hits.unwrap() > 0, "{usage:?}");
-    assert_eq!(usage.killed.unwrap_or(0), 0);
-    println!("{read:?} {usage:?}");
-}
-
-#[test]
-fn a_slow_disk_takes_its_time() {
-    const FILE: u64 = 4 << 20;
-    const RATE: u64 = 8 << 20;
-    let Some(file) = cold_file("disk", FILE) else {
-        return;
-    };
-    let limits = Limits {
-        disk: Some(DiskLimit {
-            device: BlockDevice::of_path(&file.path).unwrap(),
-            read_bytes_per_s: Some(RATE),
-            write_bytes_per_s: None,
-            read_ops_per_s: None,
-            write_ops_per_s: None,
-        }),
-        ..Limits::default()
-    };
-    let Some(group) = group("disk", &limits) else {
-        return;
-    };
-    let mut shell = Shell::start(&group);
-    let before = group.disk_usage().unwrap();
-    let start = Instant::now();
-    shell.run(&format!("cat '{}' > /dev/null", file.path.display()));
-    let took = start.elapsed().as_secs_f64();
-    let read = group.disk_usage().unwrap().read - before.read;
-    let rate = read.as_f64() / took;
-    assert!(read >= Bytes(FILE), "{read}");
-    assert!(rate <= RATE as f64 * 1.05, "{rate} bytes/s of {RATE}");
-    println!("{rate:.0} bytes/s of {RATE}");
-}
-
-/// A file that is on a disk and not in memory.
-struct ColdFile {
-    path: PathBuf,
-}
-
-fn cold_file(name: &str, size: u64) -> Option<ColdFile> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    if let Err(error) = BlockDevice::of_path(directory) {
-        eprintln!("SKIPPED, no disk: {error}");
-        return None;
-    }
-    let path = directory.join(format!("cold-{name}-{}", std::process::id()));
-    let mut file = File::create(&path).unwrap();
-    let cold = ColdFile { path };
-    for n in 0..size >> 20 {
-        file.write_all(&vec![n as u8; 1 << 20]).unwrap();
-    }
-    // What is not on the disk yet cannot be dropped from memory.
-    file.sync_all().unwrap();
-    // SAFETY: a call on an open descriptor.
-    let dropped = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    assert_eq!(dropped, 0);
-    Some(cold)
-}
-
-impl Drop for ColdFile {
-    fn drop(&mut self) {
-        fs::remove_file(&self.path).unwrap();
-    }
-}
-
-/// Bytes that a process and its ended children had fetched from disks.
-fn disk_reads(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
-    let line = text.lines().find_map(|l| l.strip_prefix("read_bytes: "));
-    line.unwrap().parse().unwrap()
 }
 
 #[test]

@@ -1,0 +1,208 @@
+//! The disk of a host: page cache within the memory limit, and traffic at the rate that was asked
+//! for.
+
+use std::fs;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use fathometer_sys::cgroup::{BlockDevice, DiskLimit, Group, Limits};
+
+use crate::host::{ColdFile, Shell, cold_file, group};
+
+fn unlimited(file: &ColdFile) -> DiskLimit {
+    DiskLimit {
+        device: BlockDevice::of_path(&file.path).unwrap(),
+        read_bytes_per_s: None,
+        write_bytes_per_s: None,
+        read_ops_per_s: None,
+        write_ops_per_s: None,
+    }
+}
+
+#[test]
+fn page_cache_counts_against_the_memory_limit() {
+    const LIMIT: u64 = 16 << 20;
+    const FILE: u64 = 48 << 20;
+    let Some(file) = cold_file("cache", FILE) else {
+        return;
+    };
+    let limits = Limits {
+        memory: Some(Bytes(LIMIT)),
+        // Never met, and there for its account: version 1 keeps none of a disk without a limit.
+        disk: Some(DiskLimit {
+            read_bytes_per_s: Some(1 << 40),
+            ..unlimited(&file)
+        }),
+        ..Limits::default()
+    };
+    let Some(group) = group("cache", &limits) else {
+        return;
+    };
+    let mut shell = Shell::start(&group);
+    let pid = shell.child.id();
+    let charged = |group: &Group| group.disk_usage().unwrap().read.0;
+    let mut of_group = vec![charged(&group)];
+    let line = format!("cat '{}' > /dev/null", file.path.display());
+    let mut read = vec![disk_reads(pid)];
+    for _ in 0..2 {
+        shell.run(&line);
+        read.push(disk_reads(pid));
+        of_group.push(charged(&group));
+        let cached = group.memory_usage().page_cache.unwrap();
+        assert!(Bytes(0) < cached && cached <= Bytes(LIMIT), "{cached}");
+    }
+    assert!(read[1] - read[0] >= FILE, "a cold cache: {read:?}");
+    assert!(
+        read[2] - read[1] >= FILE - LIMIT,
+        "what does not fit is read again: {read:?}"
+    );
+    assert!(of_group[1] - of_group[0] >= FILE, "{of_group:?}");
+    assert!(of_group[2] - of_group[1] >= FILE - LIMIT, "{of_group:?}");
+    let usage = group.memory_usage();
+    assert!(usage.peak.unwrap() <= Bytes(LIMIT), "{usage:?}");
+    assert!(usage.limit_hits.unwrap() > 0, "{usage:?}");
+    assert_eq!(usage.killed.unwrap_or(0), 0);
+    // Whoever waits for the disk is held up, where that is accounted for.
+    let pressure = group.usage_probe().pressure();
+    assert_ne!(pressure.io_some, Some(Duration::ZERO), "{pressure:?}");
+    println!("{read:?} {of_group:?} {usage:?} {pressure:?}");
+}
+
+/// Lets `dd` copy in a group with this limit until its rate is within 5 % of what was asked for: at
+/// most three times, as whatever else is on the machine can slow it down.
+///
+/// The kernel lets the first tenth of a second or two pass at once, so the copy has to be long.
+fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Copy) {
+    let limits = Limits {
+        disk: Some(disk),
+        ..Limits::default()
+    };
+    let Some(group) = group(name, &limits) else {
+        return;
+    };
+    let mut shell = Shell::start(&group);
+    let line = copy.line(file);
+    let mut rates = Vec::new();
+    for _ in 0..3 {
+        let before = group.disk_usage().unwrap();
+        let said = shell.run(&line);
+        let moved = group.disk_usage().unwrap().since(&before).unwrap();
+        let (octets, operations) = if copy.reads {
+            (moved.read, moved.reads)
+        } else {
+            (moved.written, moved.writes)
+        };
+        let wanted = copy.block * copy.count;
+        assert!(octets >= Bytes(wanted), "{moved:?}, not {wanted}");
+        assert!(operations >= copy.count, "{moved:?}, not {}", copy.count);
+        let rate = copy.amount() / seconds(&said);
+        rates.push(rate);
+        if (rate / copy.rate - 1.0).abs() <= 0.05 {
+            return println!("{name}: {rates:.1?} of {}", copy.rate);
+        }
+    }
+    panic!("{rates:.1?} a second, not {}", copy.rate);
+}
+
+/// What `dd` copies, past the page cache.
+struct Copy {
+    /// From the file; otherwise to it.
+    reads: bool,
+    block: u64,
+    count: u64,
+    /// The limit, a second.
+    rate: f64,
+    /// Whether it is of operations; otherwise of octets.
+    operations: bool,
+}
+
+impl Copy {
+    fn line(&self, file: &ColdFile) -> String {
+        let file = file.path.display();
+        let ends = match self.reads {
+            true => format!("if='{file}' of=/dev/null iflag=direct"),
+            false => format!("if=/dev/zero of='{file}' oflag=direct conv=notrunc"),
+        };
+        let size = format!("bs={} count={}", self.block, self.count);
+        format!("LC_ALL=C dd {ends} {size} 2>&1")
+    }
+
+    fn amount(&self) -> f64 {
+        let each = if self.operations { 1 } else { self.block };
+        (each * self.count) as f64
+    }
+}
+
+/// Of `16777216 bytes (17 MB, 16 MiB) copied, 4.0012 s, 4.2 MB/s`, which `dd` counts from its first
+/// read to its last write.
+fn seconds(said: &str) -> f64 {
+    let (_, rest) = said.split_once("copied, ").expect(said);
+    let (seconds, _) = rest.split_once(" s").expect(said);
+    seconds.parse().expect(said)
+}
+
+const RATE: u64 = 4 << 20;
+
+#[test]
+fn bytes_are_read_at_the_rate_asked_for() {
+    let Some(file) = cold_file("read-bytes", 16 << 20) else {
+        return;
+    };
+    let limit = DiskLimit {
+        read_bytes_per_s: Some(RATE),
+        ..unlimited(&file)
+    };
+    let copy = Copy {
+        reads: true,
+        block: 64 << 10,
+        count: 256,
+        rate: RATE as f64,
+        operations: false,
+    };
+    rate_within_5_percent("read-bytes", &file, limit, &copy);
+}
+
+#[test]
+fn bytes_are_written_at_the_rate_asked_for() {
+    let Some(file) = cold_file("write-bytes", 16 << 20) else {
+        return;
+    };
+    let limit = DiskLimit {
+        write_bytes_per_s: Some(RATE),
+        ..unlimited(&file)
+    };
+    let copy = Copy {
+        reads: false,
+        block: 64 << 10,
+        count: 256,
+        rate: RATE as f64,
+        operations: false,
+    };
+    rate_within_5_percent("write-bytes", &file, limit, &copy);
+}
+
+#[test]
+fn operations_are_done_at_the_rate_asked_for() {
+    let Some(file) = cold_file("read-operations", 8 << 20) else {
+        return;
+    };
+    let limit = DiskLimit {
+        read_ops_per_s: Some(200),
+        ..unlimited(&file)
+    };
+    let copy = Copy {
+        reads: true,
+        block: 4 << 10,
+        count: 1600,
+        rate: 200.0,
+        operations: true,
+    };
+    rate_within_5_percent("read-operations", &file, limit, &copy);
+}
+
+/// Bytes that a process and its ended children had fetched from disks.
+fn disk_reads(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let line = text.lines().find_map(|l| l.strip_prefix("read_bytes: "));
+    line.unwrap().parse().unwrap()
+}
