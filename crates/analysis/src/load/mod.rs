@@ -25,6 +25,7 @@ pub mod csv;
 mod distribution;
 mod failures;
 pub mod hdr;
+mod numbers;
 mod phases;
 pub mod prometheus;
 mod quantity;
@@ -36,9 +37,10 @@ pub mod summary;
 pub mod webstone;
 
 pub use distribution::Distribution;
+pub use numbers::Numbers;
 pub use result::{
-    Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup, TargetCount,
-    Window, WorkerHealth,
+    Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup,
+    TargetCount, Window, WorkerHealth,
 };
 pub use slo::{Slo, SloError, Verdict};
 pub use summary::Summary;

@@ -99,6 +99,29 @@ pub fn render(result: &LoadResult) -> String {
         let reason = failures::name(*failure);
         out.sample("connect_failures_total", &[("reason", reason)], count);
     }
+    let connections = &window.connections;
+    out.family(
+        "connections_ended_total",
+        "counter",
+        "Connections that ended, by who ended them.",
+    );
+    for (by, count) in [
+        ("client", connections.closed_by_client),
+        ("server", connections.closed_by_server),
+        ("failure", connections.failed),
+    ] {
+        out.sample("connections_ended_total", &[("by", by)], count);
+    }
+    out.family(
+        "connection_seconds_total",
+        "counter",
+        "Time that connections were open, all together, by whether anything was asked on them.",
+    );
+    let busy = connections.open.saturating_sub(connections.idle);
+    for (state, time) in [("busy", busy), ("idle", connections.idle)] {
+        let labels = [("state", state)];
+        out.sample("connection_seconds_total", &labels, time.as_secs_f64());
+    }
     out.family("bytes_total", "counter", "Octets above TCP.");
     for (direction, part, bytes) in [
         ("request", "head", octets.request_heads),

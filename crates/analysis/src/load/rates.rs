@@ -47,6 +47,11 @@ pub(super) fn has_pages(window: &Window) -> bool {
         && counts.completed + counts.failed() > counts.pages + counts.pages_failed
 }
 
+/// How many connections were open on average.
+pub(super) fn mean_open(window: &Window) -> Option<f64> {
+    per_second(window.connections.open.as_secs_f64(), window.duration)
+}
+
 /// Errors over everything that came to an end or was given up: failures, responses of status 400
 /// and above, and exchanges still unanswered when the drain was over.
 pub(super) fn error_share(window: &Window) -> Option<f64> {

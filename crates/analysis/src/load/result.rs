@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
-use super::Distribution;
+use super::{Distribution, Numbers};
 
 /// All that a load test measured.
 #[derive(Debug, Clone)]
@@ -98,6 +98,58 @@ pub struct Window {
     pub latency: Latency,
     /// What came to its end while it lasted.
     pub ended: Ended,
+    /// What became of connections while it lasted.
+    pub connections: Connections,
+}
+
+/// What became of connections while a window lasted, whenever they were established. How many were
+/// established in it is [`Ended::connected`].
+///
+/// A connection's life is from when it was established until this side has closed it, or has learnt
+/// that it is gone. Most connections of a test may outlive it: their lives are not in `life`, but
+/// `open` and `idle` have the part that lies in the window. By Little's law `open` over the number of
+/// those established is their mean life, once the window is long against it.
+#[derive(Debug, Clone, Default)]
+pub struct Connections {
+    /// Closed by this side: it had no more to ask, or its policy said so.
+    pub closed_by_client: u64,
+    /// Closed by the server, or by this side because the server had said that it would.
+    pub closed_by_server: u64,
+    /// Ended by a failure: reset, out of time, or an answer that cannot be followed.
+    pub failed: u64,
+    /// The time that connections were open, all together: two that are open for a whole window make
+    /// twice its length.
+    pub open: Duration,
+    /// The part of that time in which nothing was asked on them.
+    pub idle: Duration,
+    /// The lives of those that ended.
+    pub life: Distribution,
+    /// How many exchanges were completed on each of those that ended.
+    pub exchanges: Numbers,
+}
+
+impl Connections {
+    /// How many ended, for whatever reason.
+    pub fn ended(&self) -> u64 {
+        self.closed_by_client + self.closed_by_server + self.failed
+    }
+
+    /// The share of the time of all connections in which nothing was asked on them, 0 to 1; `None`
+    /// when none was open.
+    pub fn idle_share(&self) -> Option<f64> {
+        (!self.open.is_zero()).then(|| self.idle.as_secs_f64() / self.open.as_secs_f64())
+    }
+
+    /// Adds what happened elsewhere in the same window.
+    pub fn merge(&mut self, other: &Connections) {
+        self.closed_by_client += other.closed_by_client;
+        self.closed_by_server += other.closed_by_server;
+        self.failed += other.failed;
+        self.open += other.open;
+        self.idle += other.idle;
+        self.life.merge(&other.life);
+        self.exchanges.merge(&other.exchanges);
+    }
 }
 
 /// What came to its end while a window lasted, in whichever it was planned: what rates are made of.

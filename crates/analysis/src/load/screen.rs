@@ -201,14 +201,7 @@ fn outcomes(window: &Window) -> String {
             ),
         ));
     }
-    text.push_str(&line(
-        "connections",
-        &format!(
-            "{} asked for, {} established",
-            count(counts.connects),
-            count(counts.connected),
-        ),
-    ));
+    text.push_str(&line("connections", &connections(window)));
     let statuses: Vec<String> = counts
         .statuses
         .iter()
@@ -219,6 +212,46 @@ fn outcomes(window: &Window) -> String {
         false => statuses.join(", "),
     };
     text.push_str(&line("statuses", &statuses));
+    text
+}
+
+/// What became of connections: how many, how long they lived, and how much of that time was of use.
+fn connections(window: &Window) -> String {
+    let (counts, connections) = (&window.counts, &window.connections);
+    let mut text = format!(
+        "{} asked for, {} established",
+        count(counts.connects),
+        count(counts.connected)
+    );
+    if connections.ended() > 0 {
+        let ways = [
+            (connections.closed_by_client, "by this side"),
+            (connections.closed_by_server, "by the server"),
+            (connections.failed, "by a failure"),
+        ];
+        let ways: Vec<String> = ways
+            .into_iter()
+            .filter(|&(times, _)| times > 0)
+            .map(|(times, by)| format!("{} {by}", count(times)))
+            .collect();
+        text.push_str(&format!("; ended {}", ways.join(", ")));
+        let life = connections.life.mean().zip(connections.exchanges.mean());
+        if let Some((life, exchanges)) = life {
+            text.push_str(&format!(
+                ", after {} and {} exchanges on average",
+                time(life),
+                three_digits(exchanges)
+            ));
+        }
+    }
+    let open = rates::mean_open(window).zip(connections.idle_share());
+    if let Some((open, idle)) = open {
+        text.push_str(&format!(
+            "; {} open on average, idle {} of that time",
+            three_digits(open),
+            percent(idle)
+        ));
+    }
     text
 }
 

@@ -10,7 +10,10 @@ use fathometer_model::Failure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Counts, Distribution, LoadResult, LoopKind, Octets, Verdict, Window, failures, rates};
+use super::{
+    Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Verdict, Window,
+    failures, rates,
+};
 
 /// The form of the summary; it changes when a member changes its meaning or goes.
 pub const FORMAT: u32 = 1;
@@ -126,8 +129,55 @@ pub struct WindowSummary {
     pub littles_load_factor: Option<f64>,
     /// The same of whole pages, when some have more than one file: how many users were busy.
     pub littles_load_factor_of_pages: Option<f64>,
+    /// What became of connections while it lasted.
+    pub connections: ConnectionsSummary,
     /// How long everything took.
     pub phases: PhasesSummary,
+}
+
+/// What became of connections while a window lasted, whenever they were established. A life is from
+/// being established to being closed; those of connections that outlived the window are in `open_s`
+/// and `idle_s` with the part that lies in it, and not in `life`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionsSummary {
+    /// Established in it.
+    pub established: u64,
+    /// Ended in it.
+    pub ended: u64,
+    /// Of those, closed by the generator.
+    pub closed_by_client: u64,
+    /// Closed by the server, or because it had said that it would.
+    pub closed_by_server: u64,
+    /// Ended by a failure.
+    pub failed: u64,
+    /// The time that connections were open in it, all together.
+    pub open_s: f64,
+    /// The part of that in which nothing was asked.
+    pub idle_s: f64,
+    /// The same as a share, 0 to 1.
+    pub idle_share: Option<f64>,
+    /// How many were open on average.
+    pub mean_open: Option<f64>,
+    /// Lives of those that ended.
+    pub life: Option<Phase>,
+    /// Exchanges on each of those that ended.
+    pub exchanges: Option<NumbersSummary>,
+}
+
+/// A distribution of whole numbers. Percentiles are exact up to 255, and have two digits beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it all")]
+pub struct NumbersSummary {
+    /// How many numbers.
+    pub count: u64,
+    pub min: u64,
+    pub max: u64,
+    pub mean: f64,
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
 }
 
 /// Counts of a window.
@@ -411,6 +461,21 @@ impl Phase {
     }
 }
 
+impl NumbersSummary {
+    /// The figures of a distribution; `None` when it is empty.
+    pub fn of(numbers: &Numbers) -> Option<NumbersSummary> {
+        Some(NumbersSummary {
+            count: numbers.count(),
+            min: numbers.min()?,
+            max: numbers.max()?,
+            mean: numbers.mean()?,
+            p50: numbers.quantile(0.50)?,
+            p90: numbers.quantile(0.90)?,
+            p99: numbers.quantile(0.99)?,
+        })
+    }
+}
+
 fn setup(result: &LoadResult) -> SetupSummary {
     let setup = &result.setup;
     SetupSummary {
@@ -460,6 +525,7 @@ fn window(window: &Window) -> WindowSummary {
         },
         littles_load_factor: rates::load_factor(window),
         littles_load_factor_of_pages: rates::page_load_factor(window),
+        connections: connections(window),
         phases: PhasesSummary {
             corrected: Phase::of(&latency.corrected),
             uncorrected: Phase::of(&latency.uncorrected),
@@ -471,6 +537,23 @@ fn window(window: &Window) -> WindowSummary {
             page: Phase::of(&latency.page),
             failed: Phase::of(&latency.failed),
         },
+    }
+}
+
+fn connections(window: &Window) -> ConnectionsSummary {
+    let connections: &Connections = &window.connections;
+    ConnectionsSummary {
+        established: window.ended.connected,
+        ended: connections.ended(),
+        closed_by_client: connections.closed_by_client,
+        closed_by_server: connections.closed_by_server,
+        failed: connections.failed,
+        open_s: connections.open.as_secs_f64(),
+        idle_s: connections.idle.as_secs_f64(),
+        idle_share: connections.idle_share(),
+        mean_open: rates::mean_open(window),
+        life: Phase::of(&connections.life),
+        exchanges: NumbersSummary::of(&connections.exchanges),
     }
 }
 

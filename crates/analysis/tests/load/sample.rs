@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fathometer_analysis::load::{
-    Counts, Distribution, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup,
+    Connections, Counts, Distribution, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Numbers, Octets, Setup,
     TargetCount, Window, WorkerHealth,
 };
 use fathometer_model::{Bytes, Failure, Seed, Validity};
@@ -102,6 +102,12 @@ pub fn stalled() -> LoadResult {
             useful: Bytes(10_240_000),
             connected: 64,
             ..Ended::default()
+        },
+        // All of them are open from the start to beyond the end, and busy for 10.9951 s.
+        connections: Connections {
+            open: Duration::from_secs(640),
+            idle: Duration::from_secs(640) - micros(10_995_100),
+            ..Connections::default()
         },
     };
     let interval = |second: u64| Interval {
@@ -212,6 +218,18 @@ pub fn broken() -> LoadResult {
         useful: Bytes(92_000_000),
         connected: 5_000,
     };
+    result.measured.connections = Connections {
+        closed_by_client: 10,
+        closed_by_server: 4_800,
+        failed: 190,
+        open: Duration::from_secs(9_500),
+        idle: Duration::from_secs(95),
+        life: times((1..=5_000).map(|n| micros(760 * n))),
+        exchanges: Numbers::new(),
+    };
+    for n in 0..5_000 {
+        result.measured.connections.exchanges.record(u64::from(n % 16 != 0));
+    }
     result.targets = (1..=12)
         .map(|n| TargetCount {
             target: format!("GET /files/{}/index.html", "x".repeat(n * n)),

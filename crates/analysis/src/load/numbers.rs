@@ -1,0 +1,108 @@
+//! Whole numbers, counted exactly enough.
+
+use hdrhistogram::Histogram;
+
+/// A distribution of whole numbers: exact count, sum and extremes, and quantiles that are exact up to
+/// 255 and have two significant digits beyond. It needs some kilobytes, however much is recorded.
+#[derive(Debug, Clone)]
+pub struct Numbers {
+    histogram: Histogram<u64>,
+    sum: u128,
+    least: u64,
+    greatest: u64,
+}
+
+impl Numbers {
+    /// Nothing recorded.
+    pub fn new() -> Numbers {
+        let mut histogram = Histogram::new(2).expect("2 digits are allowed");
+        histogram.auto(true);
+        Numbers {
+            histogram,
+            sum: 0,
+            least: u64::MAX,
+            greatest: 0,
+        }
+    }
+
+    /// Records one number.
+    pub fn record(&mut self, number: u64) {
+        self.histogram
+            .record(number)
+            .expect("an automatic histogram grows to any value");
+        self.sum += u128::from(number);
+        self.least = self.least.min(number);
+        self.greatest = self.greatest.max(number);
+    }
+
+    /// Adds what another has recorded.
+    pub fn merge(&mut self, other: &Numbers) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("an automatic histogram grows to any other");
+        self.sum += other.sum;
+        self.least = self.least.min(other.least);
+        self.greatest = self.greatest.max(other.greatest);
+    }
+
+    /// How many were recorded.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// Their mean; `None` when there are none.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
+    }
+
+    /// The smallest.
+    pub fn min(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.least)
+    }
+
+    /// The largest.
+    pub fn max(&self) -> Option<u64> {
+        (!self.is_empty()).then_some(self.greatest)
+    }
+
+    /// The smallest number that at least the fraction `quantile` (0 to 1) of them does not exceed.
+    pub fn quantile(&self, quantile: f64) -> Option<u64> {
+        let value = self.histogram.value_at_quantile(quantile);
+        (!self.is_empty()).then(|| value.clamp(self.least, self.greatest))
+    }
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_numbers_are_those_of_all_and_small_ones_are_exact() {
+        let (mut low, mut high) = (Numbers::new(), Numbers::new());
+        for number in 0..=200 {
+            if number <= 50 { &mut low } else { &mut high }.record(number);
+        }
+        low.merge(&high);
+        assert_eq!(
+            (low.count(), low.min(), low.max()),
+            (201, Some(0), Some(200))
+        );
+        assert_eq!(low.mean(), Some(100.0));
+        assert_eq!(low.quantile(0.5), Some(100));
+        low.record(1_000_000);
+        assert_eq!(low.max(), Some(1_000_000));
+        let none = Numbers::new();
+        assert!(none.is_empty() && none.mean().is_none() && none.quantile(0.5).is_none());
+    }
+}
