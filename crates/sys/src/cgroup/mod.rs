@@ -28,6 +28,7 @@
 
 mod ability;
 mod descriptors;
+mod directory;
 mod layout;
 mod limits;
 mod owner;
@@ -44,8 +45,7 @@ use std::process::Command;
 use crate::error::{Doing, Error, Result};
 use layout::{Tree, Version};
 use limits::{Kind, Setting};
-use owner::Name;
-use refusal::{DELEGATE, no_directory, not_enabled, unavailable};
+use refusal::unavailable;
 
 pub use ability::{Controller, available, controllers};
 pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
@@ -80,9 +80,6 @@ impl Part {
     }
 }
 
-/// The controllers that a group takes along where it can, for its accounts.
-const ACCOUNTS: [&str; 3] = ["cpu", "cpuacct", "memory"];
-
 impl Group {
     /// Makes a group with these limits, and makes sure that they read back as they were set.
     ///
@@ -112,7 +109,9 @@ impl Group {
         if let Some(number) = limits.descriptors {
             descriptors::possible(number)?;
         }
-        let trees = layout::trees();
+        let mut trees = layout::trees();
+        // Where version 1 has the controllers, version 2 is there for what else it tells.
+        trees.sort_by_key(|tree| tree.version == Version::Two);
         let mut missing: BTreeSet<Resource> = limits.resources();
         // Whatever is made before an error goes with `group`.
         for tree in &trees {
@@ -130,10 +129,28 @@ impl Group {
                 reason: unavailable(*resource, &trees),
             });
         }
-        for (part, setting) in group.settings()? {
+        group.enforce()?;
+        Ok(group)
+    }
+
+    /// Changes limits that the group has, and makes sure that they read back as they were set. It
+    /// gets no new ones and loses none.
+    pub fn change(&mut self, limits: &Limits) -> Result<()> {
+        if let Some(what) = self.limits.other_than(limits) {
+            return Err(Error::NoLimit {
+                what,
+                reason: "a group keeps the limits that it was made with".to_owned(),
+            });
+        }
+        self.limits = limits.clone();
+        self.enforce()
+    }
+
+    fn enforce(&self) -> Result<()> {
+        for (part, setting) in self.settings()? {
             write_setting(part, &setting)?;
         }
-        for limit in group.verify()? {
+        for limit in self.verify()? {
             if !limit.holds {
                 return Err(Error::NotTaken {
                     what: limit.what,
@@ -142,7 +159,7 @@ impl Group {
                 });
             }
         }
-        Ok(group)
+        Ok(())
     }
 
     /// The limits that were asked for.
@@ -262,158 +279,6 @@ impl Group {
         }
         Ok(found)
     }
-
-    /// Makes the group's directory in a tree of version 1, if it needs one there.
-    fn make_v1(&self, name: &str, tree: &Tree) -> Result<Option<Part>> {
-        let needed = self
-            .limits
-            .resources()
-            .into_iter()
-            .any(|resource| tree.has(resource.controller(Version::One)));
-        if !needed && !ACCOUNTS.iter().any(|account| tree.has(account)) {
-            return Ok(None);
-        }
-        let name = Name::new(name, BTreeSet::new())?.to_string();
-        let mut refused = None;
-        for parent in [&tree.own, &tree.top] {
-            let path = parent.join(&name);
-            match fs::create_dir(&path) {
-                Ok(()) => {
-                    let part = Part {
-                        tree: tree.clone(),
-                        counts_sockets: tree.has("memory") && account_for_sockets(&path),
-                        path,
-                        controllers: tree.controllers.clone(),
-                        witness: false,
-                    };
-                    if let Err(error) = inherit_cpuset(&part) {
-                        let _ = owner::remove(&part.path, tree);
-                        return Err(error);
-                    }
-                    return Ok(Some(part));
-                }
-                Err(error) => refused = Some((path, error)),
-            }
-        }
-        match refused {
-            Some((path, error)) if needed => Err(no_directory(&path, &error)),
-            // Accounts are taken where they can be had.
-            _ => Ok(None),
-        }
-    }
-
-    /// Makes the group's directory in the tree of version 2, if it needs one there.
-    fn make_v2(&self, name: &str, tree: &Tree, threads: bool) -> Result<Option<Part>> {
-        let resources = self.limits.resources();
-        let needed: BTreeSet<&str> = resources
-            .iter()
-            .map(|resource| resource.controller(Version::Two))
-            .filter(|controller| tree.has(controller))
-            .collect();
-        let counted = self.parts.iter().any(|part| part.has("cpuacct"));
-        if needed.is_empty() && counted {
-            return Ok(self.make_witness(name, tree));
-        }
-        if threads && let Some(domain) = needed.iter().find(|c| matches!(**c, "memory" | "io")) {
-            return Err(Error::NoLimit {
-                what: "memory or disk traffic of single threads",
-                reason: format!("version 2 of control groups has no {domain} for threads"),
-            });
-        }
-        let mut reason = None;
-        // A threaded group must be right below the group of the process.
-        let reach = if threads { 1 } else { usize::MAX };
-        for parent in tree.upwards().take(reach) {
-            match self.make_v2_in(parent, name, tree, &needed, threads) {
-                Ok(part) => return Ok(Some(part)),
-                // The first refusal is about the nearest group, which is the one to talk about.
-                Err(error) => {
-                    let _ = reason.get_or_insert(error);
-                }
-            }
-        }
-        match reason {
-            Some(error) if !needed.is_empty() => Err(error),
-            _ => Ok(None),
-        }
-    }
-
-    /// Makes a directory in version 2 that limits nothing, for the pressure on its members: that
-    /// is kept without any controller, and in version 2 alone. None where it cannot be had.
-    fn make_witness(&self, name: &str, tree: &Tree) -> Option<Part> {
-        if !tree.own.join("cpu.pressure").exists() {
-            return None;
-        }
-        let part = self
-            .make_v2_in(&tree.own, name, tree, &BTreeSet::new(), false)
-            .ok()?;
-        // Below a group with threads there are none for processes.
-        let kind = fs::read_to_string(part.path.join("cgroup.type")).ok();
-        if kind.is_none_or(|kind| kind.trim() != "domain") {
-            let _ = owner::remove(&part.path, tree);
-            return None;
-        }
-        Some(Part {
-            witness: true,
-            ..part
-        })
-    }
-
-    fn make_v2_in(
-        &self,
-        parent: &Path,
-        name: &str,
-        tree: &Tree,
-        needed: &BTreeSet<&str>,
-        threads: bool,
-    ) -> Result<Part> {
-        let read = |path: PathBuf| fs::read_to_string(&path).doing(reading(&path));
-        let present = layout::words(&read(parent.join("cgroup.controllers"))?);
-        if let Some(absent) = needed.iter().find(|c| !present.iter().any(|p| p == *c)) {
-            return Err(Error::NoLimit {
-                what: "use of a controller",
-                reason: format!(
-                    "{absent} is not handed down to {}: {DELEGATE}",
-                    parent.display()
-                ),
-            });
-        }
-        let control = parent.join("cgroup.subtree_control");
-        let enabled = layout::words(&read(control.clone())?);
-        let missing: BTreeSet<String> = needed
-            .iter()
-            .filter(|c| !enabled.iter().any(|e| e == *c))
-            .map(|c| (*c).to_owned())
-            .collect();
-        // What others of this kind have switched on goes when the last of them does.
-        let mut switched = missing.clone();
-        for name in owner::names_in(parent) {
-            switched.extend(name.switched);
-        }
-        let path = parent.join(Name::new(name, switched)?.to_string());
-        fs::create_dir(&path).map_err(|error| no_directory(&path, &error))?;
-        let made = || {
-            if threads {
-                let kind = path.join("cgroup.type");
-                fs::write(&kind, "threaded").doing(writing(&kind, "threaded"))?;
-            }
-            for controller in &missing {
-                let word = format!("+{controller}");
-                fs::write(&control, &word).map_err(|error| not_enabled(&control, &word, &error))?;
-            }
-            let controllers = read(path.join("cgroup.controllers"))?;
-            Ok(Part {
-                tree: tree.clone(),
-                path: path.clone(),
-                controllers: layout::words(&controllers),
-                witness: false,
-                counts_sockets: true,
-            })
-        };
-        made().inspect_err(|_| {
-            let _ = owner::remove(&path, tree);
-        })
-    }
 }
 
 impl Drop for Group {
@@ -464,6 +329,23 @@ impl Resource {
 }
 
 impl Limits {
+    /// Something that only one of two has a limit for, or that no group can change.
+    fn other_than(&self, other: &Limits) -> Option<&'static str> {
+        let (here, there) = (self.resources(), other.resources());
+        if let Some(resource) = here.symmetric_difference(&there).next() {
+            return Some(resource.name());
+        }
+        let of = |limits: &Limits| {
+            let disk = limits.disk.as_ref()?;
+            Some((disk.device, disk.rates().map(|rate| rate.is_some())))
+        };
+        if of(self) != of(other) {
+            return Some(Resource::Disk.name());
+        }
+        // Each process has them from its start.
+        (self.descriptors != other.descriptors).then_some("descriptors")
+    }
+
     fn resources(&self) -> BTreeSet<Resource> {
         [
             (self.cpu.is_some(), Resource::Cpu),
@@ -502,28 +384,6 @@ impl Part {
             },
         })
     }
-}
-
-/// A new group of version 1 has neither processors nor memory nodes, and takes no member so.
-fn inherit_cpuset(part: &Part) -> Result<()> {
-    if !(part.tree.version == Version::One && part.has("cpuset")) {
-        return Ok(());
-    }
-    let parent = part.path.parent().unwrap_or(&part.path);
-    for file in ["cpuset.cpus", "cpuset.mems"] {
-        let from = parent.join(file);
-        let value = fs::read_to_string(&from).doing(reading(&from))?;
-        let to = part.path.join(file);
-        fs::write(&to, value.trim()).doing(writing(&to, value.trim()))?;
-    }
-    Ok(())
-}
-
-/// In version 1 memory of sockets is accounted for as soon as it is limited, be it to what nobody
-/// can reach. Returns whether it is.
-fn account_for_sockets(path: &Path) -> bool {
-    let limit = path.join("memory.kmem.tcp.limit_in_bytes");
-    fs::write(limit, i64::MAX.to_string()).is_ok()
 }
 
 fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
