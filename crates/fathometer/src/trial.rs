@@ -13,7 +13,7 @@ use fathometer_analysis::load::LoadResult;
 use fathometer_model::{Instant, PathCertificate, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::Clock;
-use fathometer_sys::cgroup::{AppliedLimit, Group, Limits};
+use fathometer_sys::cgroup::{AppliedLimit, CpuLimit, DiskLimit, Group, Limits};
 use fathometer_sys::era::AppliedSettings;
 use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
 
@@ -119,7 +119,7 @@ impl Trial<'_> {
         let warm_up = self.load.warm_up;
         // What this program, or a server before, has left of the files in memory is nobody's budget.
         site_folder::forget(self.folder)?;
-        let group = Group::create("server", &self.limits)?;
+        let mut group = Group::create("server", &while_starting(&self.limits))?;
         let lab = self.laboratory(building)?;
         let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
         if let Some(receiver) = lab.server_receiver() {
@@ -142,6 +142,7 @@ impl Trial<'_> {
         if let Some(warming) = self.warm_cache {
             load(warming)??;
         }
+        group.change(&self.limits)?;
         let sampler = Sampler::start(clock, probes(&lab, &group, &server))?;
         let result = load(self.load)?;
         let samples = sampler.stop();
@@ -198,6 +199,23 @@ impl Trial<'_> {
     }
 }
 
+/// A host's limits while its server starts and its cache is warmed: a tenth of a core would take its
+/// time for either. Memory is as little as it will be, for it decides what is in the cache.
+fn while_starting(limits: &Limits) -> Limits {
+    let plenty = |rate: Option<u64>| rate.map(|_| 1 << 30);
+    Limits {
+        cpu: limits.cpu.map(|_| CpuLimit::cores(1.0)),
+        disk: limits.disk.as_ref().map(|disk| DiskLimit {
+            device: disk.device,
+            read_bytes_per_s: plenty(disk.read_bytes_per_s),
+            write_bytes_per_s: plenty(disk.write_bytes_per_s),
+            read_ops_per_s: plenty(disk.read_ops_per_s),
+            write_ops_per_s: plenty(disk.write_ops_per_s),
+        }),
+        ..limits.clone()
+    }
+}
+
 fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
     ProbePlan {
         period: PROBE_PERIOD,
@@ -209,7 +227,13 @@ fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
         },
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
-        groups: vec![(SERVER.to_owned(), group.usage_probe())],
+        windows: Some(PORT),
+        // Without the right to make control groups there is nothing to read.
+        groups: group
+            .cpu_usage()
+            .map(|_| (SERVER.to_owned(), group.usage_probe()))
+            .into_iter()
+            .collect(),
         ..ProbePlan::default()
     }
 }
