@@ -15,6 +15,7 @@ use fathometer_sys::{Clock, Machine};
 use fathometer_workload::microscape;
 
 use super::load::LoadSite;
+use super::load::ability::{self, Lacking};
 use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
 use super::schedule::{self, Job, Queue};
 use super::spec::{Cell, Kind, SpecError, Study};
@@ -125,7 +126,7 @@ pub fn execute(
         Mode::Quick => "quick",
         Mode::Full => "full",
     };
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = study.scale.iter().map(|s| format!("scale: {s}")).collect();
     let mut cells = wanted_cells(study, mode, &request.only)?;
     if let Some(replicates) = request.replicates {
         for cell in &mut cells {
@@ -134,6 +135,10 @@ pub fn execute(
     }
     let materials = Materials::load(&cells)?;
     let cells = materials.possible(cells, &mut notes);
+    let cells = match study.kind {
+        Kind::Page => cells,
+        Kind::Load => limitable(study, cells, &ability::lacking(), &mut notes),
+    };
     if cells.is_empty() {
         return Err(RunError::Empty(notes.join("; ")));
     }
@@ -267,6 +272,32 @@ fn wanted_cells(
         )));
     }
     Ok(kept)
+}
+
+/// The cells whose hosts can be limited as they ask; a note for what is left out.
+fn limitable(
+    study: &Study,
+    cells: Vec<Cell>,
+    lacking: &Lacking,
+    notes: &mut Vec<String>,
+) -> Vec<Cell> {
+    let mut left_out: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    let kept = cells
+        .into_iter()
+        .filter(|cell| match ability::missing(study, cell, lacking) {
+            Some(missing) => {
+                *left_out.entry(missing).or_default() += 1;
+                false
+            }
+            None => true,
+        })
+        .collect();
+    for ((limit, reason), count) in left_out {
+        notes.push(format!(
+            "a host cannot be given a {limit} here: {count} cells left out; {reason}"
+        ));
+    }
+    kept
 }
 
 /// The level of a factor, or the name of the block, which can be asked for like one.

@@ -28,6 +28,9 @@ pub struct Study {
     /// How a load is measured; a study of the kind `load` has it.
     #[serde(default)]
     pub load: Option<Load>,
+    /// What its users stand for, where the paper had more of them.
+    #[serde(default)]
+    pub scale: Option<Scale>,
     /// The level of every factor that a block does not name.
     pub defaults: BTreeMap<String, String>,
     /// Replicates of a cell, by mode (`quick`, `full`) and path.
@@ -55,6 +58,23 @@ pub enum Kind {
     Page,
     /// A load test.
     Load,
+}
+
+/// How the numbers of users are to be compared with a paper's.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// Users of the paper for each of ours: levels of `ues` times this are the paper's.
+    pub paper_ues: f64,
+    /// Where that comes from, in words.
+    pub rule: String,
+}
+
+/// `paper_ues = ues x 2: the paper's processor …`
+impl std::fmt::Display for Scale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "paper_ues = ues x {}: {}", self.paper_ues, self.rule)
+    }
 }
 
 /// How a load is measured.

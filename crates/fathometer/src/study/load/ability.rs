@@ -1,0 +1,107 @@
+//! Which cells of a load study this machine cannot make, because a host cannot be limited as they
+//! ask.
+
+use std::collections::BTreeMap;
+
+use fathometer_sys::cgroup;
+
+use super::super::spec::{Cell, Study};
+
+/// Why a limit cannot be had, by the limit's name; a limit that can be had is not in it.
+pub type Lacking = BTreeMap<String, String>;
+
+/// What cannot be limited on this machine, found out by trying.
+pub fn lacking() -> Lacking {
+    cgroup::available()
+        .into_iter()
+        .filter_map(|ability| Some((ability.name, ability.state.err()?)))
+        .collect()
+}
+
+/// The limit that a cell asks for and cannot have.
+pub fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a str, &'a str)> {
+    let quota = study
+        .load_of(&cell.block)
+        .map_or(0.0, |load| load.cpu_quota);
+    let asks = |factor: &str| !matches!(cell.level(factor), "" | "none");
+    let asked = [
+        ("cpu limit", quota > 0.0),
+        ("memory limit", asks("memory")),
+        ("disk limit", asks("disk")),
+    ];
+    asked
+        .into_iter()
+        .filter(|(_, asked)| *asked)
+        .find_map(|(limit, _)| lacking.get_key_value(limit))
+        .map(|(limit, reason)| (limit.as_str(), reason.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUDY: &str = r#"
+        name = "small"
+        title = "A small study"
+        kind = "load"
+        workload = "almeida-a"
+        defaults = { policy = "h1.1", coding = "identity", visit = "first", path = "lan", era = "today", server = "embedded", memory = "none", disk = "none" }
+        replicates = { quick = { lan = 1 } }
+        side_by_side = {}
+        limits = {}
+        client = { host = "www", fields = [], first_range = 0 }
+        [load]
+        duration_s = { quick = 1, full = 1 }
+        warm_up_s = { quick = 1, full = 1 }
+        timeout_s = 1
+        cpu_quota = 0
+        shed_at = 1
+        generator_busy_pct = 85
+        send_lag_p99_us = 1000
+        [[block]]
+        name = "free"
+        purpose = "memory and disk"
+        factors = { memory = ["none", "16M"], disk = ["none", "40ops"] }
+        [[block]]
+        name = "slow"
+        purpose = "a processor"
+        factors = { policy = ["h1.0"] }
+        load = { cpu_quota = 0.1 }
+    "#;
+
+    fn left(lacking: &[&str]) -> Vec<String> {
+        let study = Study::parse(STUDY).unwrap();
+        let lacking = lacking
+            .iter()
+            .map(|limit| ((*limit).to_owned(), "no right".to_owned()))
+            .collect();
+        let cells = study.cells("quick").unwrap();
+        cells
+            .iter()
+            .filter(|cell| missing(&study, cell, &lacking).is_none())
+            .map(|cell| {
+                format!(
+                    "{} {} {}",
+                    cell.block,
+                    cell.level("memory"),
+                    cell.level("disk")
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn cells_that_ask_for_what_cannot_be_limited_are_left_out() {
+        assert_eq!(left(&[]).len(), 5);
+        assert_eq!(left(&["cpu limit"]).len(), 4);
+        assert_eq!(
+            left(&["memory limit"]),
+            ["free none none", "free none 40ops", "slow none none"]
+        );
+        assert_eq!(
+            left(&["cpu limit", "memory limit", "disk limit"]),
+            ["free none none"]
+        );
+        assert_eq!(left(&["processor choice", "cpu account"]).len(), 5);
+    }
+}

@@ -1,0 +1,309 @@
+//! What the levels of a load study's factors mean.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_model::{Bytes, Seed};
+use fathometer_sys::SocketOptions;
+use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
+use fathometer_workload::distribution::Law;
+use fathometer_workload::plan::{Choice, PageId, Plan, Sessions};
+
+use super::super::replicate::{ReplicateError, Setup, Shared, one_of, parsed};
+use super::super::spec::{Cell, Load, Study};
+use super::LoadSite;
+use crate::lab::Side;
+use crate::load::{Limit, Options, Users};
+use crate::server::PORT;
+use crate::server::limited::Throttle;
+
+/// How SURGE's users pause, and how many pages they ask for in a row (Barford and Crovella 1998).
+const SURGE_SESSIONS: Sessions = Sessions {
+    pages: Some(Law::InverseGaussian {
+        mean: 3.86,
+        lambda: 6.08,
+    }),
+    off: Some(Law::Pareto {
+        scale: 1.0,
+        shape: 1.4,
+    }),
+};
+
+/// One page, and then a pause that outlasts every test, with the connection held.
+const IDLE_SESSIONS: Sessions = Sessions {
+    pages: None,
+    off: Some(Law::Fixed(86_400.0)),
+};
+
+/// The shortest time that a quota of processor time may be used up in: the kernel takes no less.
+const SHORTEST_QUOTA: f64 = 0.001;
+
+/// A cell's levels, understood.
+pub(super) struct Levels<'a> {
+    pub(super) site: &'a LoadSite,
+    /// How many ask, and what a level of that factor is called.
+    pub(super) users: u32,
+    pub(super) users_factor: &'static str,
+    sessions: Sessions,
+    pub(super) limits: GroupLimits,
+    pub(super) throttle: Throttle,
+    pub(super) initial_window: Option<u32>,
+    /// Whether the host has in memory what fits before the load begins.
+    pub(super) warm: bool,
+    pub(super) load: Load,
+    duration: Duration,
+    warm_up: Duration,
+}
+
+impl<'a> Levels<'a> {
+    pub(super) fn of(shared: &Shared<'a>, setup: &Setup<'_>) -> Result<Levels<'a>, ReplicateError> {
+        let cell = setup.cell;
+        let load = shared
+            .study
+            .load_of(&cell.block)
+            .expect("a load study says how its load is measured");
+        let site = shared
+            .sites
+            .get(cell.level("workload"))
+            .expect("the workloads of all cells were made");
+        let users_factor = match cell.levels.contains_key("ues") {
+            true => "ues",
+            false => "clients",
+        };
+        let throttle = Throttle {
+            backlog: number(cell, "backlog", "system")?,
+            connections: number(cell, "workers", "none")?,
+            shed_above: one_of(cell, "shed", &[("off", None), ("on", Some(load.shed_at))])?,
+            keep_alive: number::<f64>(cell, "keep_alive_s", "server")?.map(Duration::from_secs_f64),
+            keep_alive_requests: number(cell, "keep_alive_requests", "server")?,
+        };
+        Ok(Levels {
+            site,
+            users: parsed(cell, users_factor)?,
+            users_factor,
+            sessions: one_of(
+                cell,
+                "loop",
+                &[
+                    ("webstone", Sessions::ENDLESS),
+                    ("surge", SURGE_SESSIONS),
+                    ("idle", IDLE_SESSIONS),
+                ],
+            )?,
+            limits: GroupLimits {
+                cpu: cpu(cell, &load)?,
+                memory: memory(cell)?,
+                disk: disk(cell, &site.folder)?,
+                ..GroupLimits::default()
+            },
+            throttle,
+            initial_window: number(cell, "initcwnd", "default")?,
+            warm: match cell.level("cache") {
+                "" => true,
+                _ => one_of(cell, "cache", &[("warm", true), ("cold", false)])?,
+            },
+            duration: Duration::from_secs_f64(load.duration_s.of(shared.mode)),
+            warm_up: Duration::from_secs_f64(load.warm_up_s.of(shared.mode)),
+            load,
+        })
+    }
+
+    /// The host's processor time, in cores: a whole one where it has no limit.
+    pub(super) fn quota(&self) -> f64 {
+        self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
+    }
+
+    /// Asks for every page once: a server that has just begun is not what is measured, and its host
+    /// is to have in memory what fits.
+    pub(super) fn every_page_once(
+        &self,
+        setup: &Setup<'_>,
+        study: &Study,
+        seed: Seed,
+    ) -> Result<Options, ReplicateError> {
+        let mut plan = Plan::clone(&self.site.plan);
+        let pages = plan.pages.len() as u32;
+        plan.choice = Choice::Sequence((0..pages).map(PageId).collect());
+        plan.sessions = Sessions::ENDLESS;
+        Ok(Options {
+            plan: Arc::new(plan),
+            users: Users::closed(2),
+            warm_up: Duration::ZERO,
+            limit: Limit::Exchanges(u64::from(pages)),
+            ..self.options(setup, study, seed)?
+        })
+    }
+
+    /// The measured load.
+    pub(super) fn options(
+        &self,
+        setup: &Setup<'_>,
+        study: &Study,
+        seed: Seed,
+    ) -> Result<Options, ReplicateError> {
+        let mut plan = Plan::clone(&self.site.plan);
+        plan.sessions = self.sessions;
+        let address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
+        let timeout = Duration::from_secs_f64(self.load.timeout_s);
+        Ok(Options {
+            users: Users::Closed {
+                users: self.users,
+                // All at once would be one burst of connections that the warm-up may not outlive.
+                start_interval: self.warm_up / 4 / self.users.max(1),
+                steps: Vec::new(),
+            },
+            policy: parsed(setup.cell, "policy")?,
+            fields: study
+                .client
+                .fields
+                .iter()
+                .map(|[name, value]| (name.clone(), value.clone()))
+                .collect(),
+            timeout,
+            connect_timeout: timeout,
+            warm_up: self.warm_up,
+            limit: Limit::Time(self.duration),
+            drain: timeout.min(Duration::from_secs(2)),
+            seed,
+            sockets: SocketOptions {
+                no_delay: Some(true),
+                ..setup.era.settings(Side::Client, None).socket
+            },
+            ..Options::new(address, study.client.host.clone(), Arc::new(plan))
+        })
+    }
+}
+
+/// A number; `None` for the level that stands for none, and where the study has no such factor.
+fn number<T>(cell: &Cell, factor: &'static str, none: &str) -> Result<Option<T>, ReplicateError>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    match cell.level(factor) {
+        "" => Ok(None),
+        level if level == none => Ok(None),
+        _ => parsed(cell, factor).map(Some),
+    }
+}
+
+/// The share of a core: the level of the factor `cpu` of the block's quota. `None` where the block
+/// has no quota.
+fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, ReplicateError> {
+    let share: f64 = parsed(cell, "cpu")?;
+    let quota = load.cpu_quota * share / 100.0;
+    Ok((quota > 0.0).then(|| quota_of(quota)))
+}
+
+/// A quota over as short a time as the kernel takes it: a host should behave like one with a slow
+/// processor, and not stop and go.
+fn quota_of(quota: f64) -> CpuLimit {
+    let usual = CpuLimit::cores(quota);
+    let shortest = Duration::from_secs_f64(SHORTEST_QUOTA / quota);
+    // Rounded up to milliseconds, so that the share of it is never too short.
+    let shortest = Duration::from_millis(shortest.as_secs_f64().mul_add(1e3, -1e-6).ceil() as u64);
+    CpuLimit {
+        period: usual.period.max(shortest),
+        ..usual
+    }
+}
+
+/// The level of the factor `memory`: `none`, or mebibytes as in `16M`.
+fn memory(cell: &Cell) -> Result<Option<Bytes>, ReplicateError> {
+    let level = cell.level("memory");
+    if level == "none" {
+        return Ok(None);
+    }
+    level
+        .strip_suffix('M')
+        .and_then(|number| number.parse::<u64>().ok())
+        .map(|mega| Some(Bytes(mega << 20)))
+        .ok_or_else(|| {
+            unknown(
+                "memory",
+                level,
+                "it can be none, or a number of mebibytes as in 16M",
+            )
+        })
+}
+
+/// The level of the factor `disk`: `none`, reads a second as in `200ops`, or as in `4MBps`.
+fn disk(cell: &Cell, folder: &Path) -> Result<Option<DiskLimit>, ReplicateError> {
+    let level = cell.level("disk");
+    if matches!(level, "" | "none") {
+        return Ok(None);
+    }
+    let number = |suffix: &str| level.strip_suffix(suffix)?.parse::<u64>().ok();
+    let (operations, bytes) = (number("ops"), number("MBps").map(|mega| mega * 1_000_000));
+    if operations.or(bytes).is_none() {
+        let known = "it can be none, operations a second as in 200ops, or a rate as in 4MBps";
+        return Err(unknown("disk", level, known));
+    }
+    Ok(Some(DiskLimit {
+        device: BlockDevice::of_path(folder)?,
+        read_bytes_per_s: bytes,
+        write_bytes_per_s: None,
+        read_ops_per_s: operations,
+        write_ops_per_s: None,
+    }))
+}
+
+fn unknown(factor: &'static str, level: &str, reason: &str) -> ReplicateError {
+    ReplicateError::Level {
+        factor,
+        level: level.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_quota_has_a_period_that_the_kernel_takes() {
+        let period = |quota| quota_of(quota).period.as_millis();
+        assert_eq!(period(0.5), 10);
+        assert_eq!(period(0.1), 10);
+        assert_eq!(period(0.04), 25);
+        assert_eq!(period(0.03), 34);
+        assert_eq!(period(0.02), 50);
+    }
+
+    fn cell(factor: &str, level: &str) -> Cell {
+        Cell {
+            block: "main".to_owned(),
+            key: fathometer_model::CellKey::default(),
+            levels: [(factor.to_owned(), level.to_owned())].into(),
+            replicates: 1,
+        }
+    }
+
+    #[test]
+    fn levels_of_memory_and_disk_have_units() {
+        assert_eq!(memory(&cell("memory", "none")).unwrap(), None);
+        assert_eq!(
+            memory(&cell("memory", "16M")).unwrap(),
+            Some(Bytes(16 << 20))
+        );
+        assert!(memory(&cell("memory", "16")).is_err());
+        let disk = |level| disk(&cell("disk", level), Path::new("."));
+        assert!(disk("none").unwrap().is_none());
+        let error = disk("200").unwrap_err().to_string();
+        assert!(error.contains("200ops"), "{error}");
+    }
+
+    #[test]
+    fn a_factor_that_a_study_does_not_have_is_no_demand() {
+        let other = cell("cpu", "100");
+        assert_eq!(number::<u32>(&other, "initcwnd", "default").unwrap(), None);
+        let given = cell("initcwnd", "10");
+        assert_eq!(
+            number::<u32>(&given, "initcwnd", "default").unwrap(),
+            Some(10)
+        );
+        assert!(number::<u32>(&cell("initcwnd", "many"), "initcwnd", "default").is_err());
+    }
+}

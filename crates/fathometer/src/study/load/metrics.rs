@@ -1,0 +1,355 @@
+//! What is taken from a trial: the metrics of a replicate, by name.
+//!
+//! What the kernel or the trial does not tell is absent, never zero. Rates are of the measured window;
+//! states, as of memory, are those at its end unless they are called means.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_analysis::load::{LoadResult, Window};
+use fathometer_analysis::packets::Class;
+use fathometer_model::{Bytes, Validity};
+use fathometer_sys::cgroup::Usage;
+use fathometer_sys::probe::{Network, Sample, Step};
+
+use super::super::spec::Load;
+use super::levels::Levels;
+use crate::trial::Measured;
+use crate::wire::PacketCounts;
+
+/// The size of a page of memory, in octets, as the paper counts what moves between memory and disk.
+const PAGE: f64 = 4096.0;
+
+/// The sizes of congestion windows up to which connections are counted.
+const WINDOW_STEPS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+/// Metrics by name.
+#[derive(Default)]
+struct Metrics(BTreeMap<String, f64>);
+
+impl Metrics {
+    fn put(&mut self, name: &str, value: impl Into<Option<f64>>) {
+        if let Some(value) = value.into().filter(|value| value.is_finite()) {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+}
+
+/// All metrics of a trial. What stands against them is noted in its validity.
+pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<String, f64> {
+    let mut metrics = Metrics::default();
+    metrics.put(levels.users_factor, f64::from(levels.users));
+    clients(&mut metrics, &measured.result);
+    connections_of_clients(&mut metrics, &measured.result.measured);
+    if let Some(packets) = &measured.packets {
+        on_the_wire(
+            &mut metrics,
+            packets,
+            measured.result.measured.ended.completed,
+        );
+    }
+    match measured.samples.between(measured.from, measured.to) {
+        Some(step) => {
+            let pace = Pace::of(measured);
+            processor(&mut metrics, &step, levels.quota(), &pace);
+            memory_and_disk(&mut metrics, &step);
+            network(&mut metrics, &step);
+            over_time(&mut metrics, measured, &step);
+        }
+        None => measured
+            .validity
+            .invalidate("the probes do not cover the measured window"),
+    }
+    metrics.0
+}
+
+/// How fast work was done.
+struct Pace {
+    exchanges_per_s: f64,
+    /// Octets of payload, both ways.
+    payload_per_s: Option<f64>,
+}
+
+impl Pace {
+    fn of(measured: &Measured) -> Pace {
+        let seconds = measured.result.measured.duration.as_secs_f64();
+        let packets = measured.packets.as_ref();
+        Pace {
+            exchanges_per_s: measured.result.measured.ended.completed as f64 / seconds,
+            payload_per_s: packets.map(|packets| packets.total().payload.as_f64() / seconds),
+        }
+    }
+}
+
+/// What the clients saw. Rates are of what ended within the measured window; response times of
+/// successes, connecting included, as WebStone has them.
+fn clients(metrics: &mut Metrics, result: &LoadResult) {
+    let window = &result.measured;
+    let seconds = window.duration.as_secs_f64();
+    let ended = &window.ended;
+    let attempts = ended.completed + ended.failed;
+    let errors = ended.failed + ended.status_errors;
+    metrics.put(
+        "throughput_kB_per_s",
+        ended.received.as_f64() / 1e3 / seconds,
+    );
+    metrics.put("connections_per_s", ended.connected as f64 / seconds);
+    metrics.put("exchanges_per_s", ended.completed as f64 / seconds);
+    metrics.put("errors_per_s", errors as f64 / seconds);
+    metrics.put("error_pct", 100.0 * errors as f64 / attempts as f64);
+    let latency = &window.latency;
+    let successes = latency.corrected.count() - latency.failed.count();
+    let spent = latency.corrected.sum().saturating_sub(latency.failed.sum());
+    metrics.put(
+        "response_mean_ms",
+        spent.as_secs_f64() * 1e3 / successes as f64,
+    );
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    for (name, quantile) in [("response_p50_ms", 0.5), ("response_p98_ms", 0.98)] {
+        metrics.put(name, latency.corrected.quantile(quantile).map(milliseconds));
+    }
+    metrics.put(
+        "littles_load_factor",
+        latency.corrected.sum().as_secs_f64() / seconds,
+    );
+    let workers = &result.generator.workers;
+    let busiest = workers.iter().map(|worker| worker.busy).fold(0.0, f64::max);
+    metrics.put("generator_busy_pct", 100.0 * busiest);
+    let lag = latency.send_lag.quantile(0.99);
+    metrics.put(
+        "generator_send_lag_p99_us",
+        lag.map(|lag| lag.as_secs_f64() * 1e6),
+    );
+}
+
+/// What became of connections, as the clients saw it.
+fn connections_of_clients(metrics: &mut Metrics, window: &Window) {
+    let connections = &window.connections;
+    metrics.put(
+        "connection_life_mean_s",
+        connections.life.sum().as_secs_f64() / connections.life.count() as f64,
+    );
+    metrics.put(
+        "connection_idle_pct",
+        connections.idle_share().map(|share| 100.0 * share),
+    );
+}
+
+/// Packets of the measured window, both directions.
+fn on_the_wire(metrics: &mut Metrics, packets: &PacketCounts, exchanges: u64) {
+    let count = |class: Class| packets.of(class).packets as f64;
+    let total = packets.total();
+    let data = packets.with_payload();
+    let exchanges = exchanges as f64;
+    metrics.put("packets_total", total.packets as f64);
+    metrics.put("packets_data", data.packets as f64);
+    metrics.put("packets_syn", count(Class::Syn));
+    metrics.put("packets_syn_ack", count(Class::SynAck));
+    metrics.put("packets_ack", count(Class::PureAck));
+    metrics.put("packets_fin", count(Class::BareFin));
+    metrics.put("packets_rst", count(Class::Rst));
+    metrics.put("packets_per_exchange", total.packets as f64 / exchanges);
+    metrics.put("data_packets_per_exchange", data.packets as f64 / exchanges);
+    metrics.put("wire_bytes_per_exchange", total.octets.as_f64() / exchanges);
+    metrics.put(
+        "packets_per_MB",
+        total.packets as f64 * 1e6 / total.payload.as_f64(),
+    );
+    metrics.put(
+        "data_bytes_per_data_packet",
+        data.payload.as_f64() / data.packets as f64,
+    );
+    metrics.put("wire_MB", total.octets.as_f64() / 1e6);
+    metrics.put("data_MB", total.payload.as_f64() / 1e6);
+}
+
+/// The processor time of the server's host, in percent of its quota, and what it was spent on.
+fn processor(metrics: &mut Metrics, step: &Step, quota: f64, pace: &Pace) {
+    let percent = |time: Duration| step.share(time).map(|share| 100.0 * share / quota);
+    let host = group(&step.change).and_then(|group| group.cpu.as_ref());
+    let total = host.and_then(|cpu| percent(cpu.total));
+    metrics.put("cpu_total_pct", total);
+    // A quota is met to within the scheduler's slice.
+    metrics.put("cpu_idle_pct", total.map(|total| (100.0 - total).max(0.0)));
+    let used = host.and_then(|cpu| step.share(cpu.total));
+    metrics.put(
+        "cpu_us_per_exchange",
+        used.map(|used| used * 1e6 / pace.exchanges_per_s),
+    );
+    metrics.put(
+        "cpu_ms_per_MB",
+        used.zip(pace.payload_per_s)
+            .map(|(used, payload)| used * 1e3 / (payload / 1e6)),
+    );
+    let Some(tree) = step.change.trees.first().and_then(Option::as_ref) else {
+        return;
+    };
+    metrics.put("cpu_server_process_pct", percent(tree.cpu));
+    // Ticks of 10 ms tell the two parts of an exactly known sum apart.
+    let ticks = (tree.user + tree.system).as_secs_f64();
+    let part = |time: Duration| Some(percent(tree.cpu)? * time.as_secs_f64() / ticks);
+    metrics.put("cpu_server_user_pct", part(tree.user));
+    metrics.put("cpu_server_system_pct", part(tree.system));
+    // What the host used and its programs did not, is the receiving of packets.
+    let receiving = host.map(|cpu| cpu.total.saturating_sub(tree.cpu));
+    metrics.put("cpu_interrupt_pct", receiving.and_then(percent));
+    let switches = tree.voluntary_switches.zip(tree.involuntary_switches);
+    metrics.put(
+        "context_switches_per_s",
+        switches.and_then(|(own, forced)| step.per_second(own + forced)),
+    );
+}
+
+fn memory_and_disk(metrics: &mut Metrics, step: &Step) {
+    let tree = step.change.trees.first().and_then(Option::as_ref);
+    let group = group(&step.change);
+    let disk = group.and_then(|group| group.disk.as_ref());
+    if let Some(tree) = tree {
+        metrics.put("memory_rss_kB", tree.resident.as_f64() / 1e3);
+        metrics.put(
+            "memory_pss_kB",
+            tree.proportional.map(|bytes| bytes.as_f64() / 1e3),
+        );
+        metrics.put("major_faults_per_s", step.per_second(tree.major_faults));
+    }
+    if let Some(group) = group {
+        metrics.put(
+            "page_cache_kB",
+            group.memory.page_cache.map(|bytes| bytes.as_f64() / 1e3),
+        );
+        let pressure = &group.pressure;
+        for (name, time) in [
+            ("psi_cpu_pct", pressure.cpu_some),
+            ("psi_memory_pct", pressure.memory_some),
+            ("psi_io_pct", pressure.io_some),
+        ] {
+            metrics.put(
+                name,
+                time.and_then(|time| step.share(time))
+                    .map(|share| 100.0 * share),
+            );
+        }
+    }
+    metrics.put(
+        "disk_reads_per_s",
+        disk.and_then(|disk| step.per_second(disk.reads)),
+    );
+    // The processes' own account where the group has none.
+    let rate = |bytes: Bytes| step.per_second(bytes.0);
+    let read = tree.and_then(|tree| tree.read).and_then(rate);
+    metrics.put("disk_read_kB_per_s", read.map(|rate| rate / 1e3));
+    let read = disk.and_then(|disk| rate(disk.read)).or(read);
+    metrics.put("page_ins_per_s", read.map(|rate| rate / PAGE));
+    let written = disk
+        .map(|disk| disk.written)
+        .or(tree.and_then(|tree| tree.written));
+    metrics.put(
+        "page_outs_per_s",
+        written.and_then(rate).map(|rate| rate / PAGE),
+    );
+}
+
+fn network(metrics: &mut Metrics, step: &Step) {
+    let Some(network) = host_network(&step.change) else {
+        return;
+    };
+    let tcp = &network.tcp;
+    let rate = |count: Option<u64>| count.and_then(|count| step.per_second(count));
+    metrics.put("listen_overflows_per_s", rate(tcp.listen_overflows));
+    metrics.put("segments_in_per_s", rate(tcp.segments_in));
+    metrics.put("segments_out_per_s", rate(tcp.segments_out));
+    // A device hands its packets over one by one: each is an interrupt.
+    metrics.put("interrupts_per_s", rate(tcp.segments_in));
+    let packets = tcp.segments_in.zip(tcp.segments_out);
+    metrics.put("packets_per_s", rate(packets.map(|(in_, out)| in_ + out)));
+    let sent_again = tcp.retransmitted.zip(tcp.segments_out);
+    metrics.put(
+        "retransmitted_pct",
+        sent_again.map(|(again, sent)| 100.0 * again as f64 / (again + sent) as f64),
+    );
+    if let Some(windows) = &network.windows {
+        metrics.put("cwnd_mean", windows.mean());
+        metrics.put("cwnd_max", windows.greatest().map(f64::from));
+        metrics.put("cwnd_p50", windows.quantile(0.5).map(f64::from));
+        for most in WINDOW_STEPS {
+            metrics.put(
+                &format!("cwnd_le_{most}_pct"),
+                windows.share_at_most(most).map(|share| 100.0 * share),
+            );
+        }
+    }
+}
+
+/// Means and integrals of what is sampled.
+fn over_time(metrics: &mut Metrics, measured: &Measured, step: &Step) {
+    let (from, to) = (measured.from, measured.to);
+    let mean = |figure: fn(&Sample) -> Option<f64>| measured.samples.mean_of(from, to, figure);
+    metrics.put(
+        "memory_anonymous_kB",
+        mean(|sample| Some(group(sample)?.memory.anonymous?.as_f64() / 1e3)),
+    );
+    metrics.put(
+        "socket_memory_kB",
+        mean(|sample| {
+            let table = host_network(sample)?.table.as_ref()?;
+            Some((table.receive_memory + table.send_memory).as_f64() / 1e3)
+        }),
+    );
+    metrics.put(
+        "connections_time_wait_mean",
+        mean(|sample| Some(host_network(sample)?.table.as_ref()?.time_wait as f64)),
+    );
+    let established = mean(established);
+    metrics.put("connections_established_mean", established);
+    metrics.put(
+        "connection_seconds",
+        established.map(|mean| mean * to.since(from).as_secs_f64()),
+    );
+    let opened = host_network(&step.change).and_then(|network| network.tcp.passive_opens);
+    let rate = opened
+        .and_then(|opened| step.per_second(opened))
+        .filter(|rate| *rate > 0.0);
+    let duration = established.zip(rate).map(|(mean, rate)| mean / rate);
+    metrics.put("connection_duration_mean_s", duration);
+    // The law says something where its three figures are found independently: how many there are
+    // and how many come is the server's kernel's, how long they last is the clients'.
+    let life = metrics.0.get("connection_life_mean_s").copied();
+    metrics.put(
+        "littles_law_ratio",
+        duration.zip(life).map(|(duration, life)| duration / life),
+    );
+}
+
+fn established(sample: &Sample) -> Option<f64> {
+    Some(host_network(sample)?.table.as_ref()?.established as f64)
+}
+
+fn group(sample: &Sample) -> Option<&Usage> {
+    sample.groups.first()?.as_ref()
+}
+
+fn host_network(sample: &Sample) -> Option<&Network> {
+    sample.networks.first()?.as_ref()
+}
+
+/// Whether the generator was what limited.
+pub(super) fn judge(result: &LoadResult, load: &Load, validity: &mut Validity) {
+    for (n, worker) in result.generator.workers.iter().enumerate() {
+        let busy = 100.0 * worker.busy;
+        if busy > load.generator_busy_pct {
+            validity.invalidate(format!(
+                "the generator's thread {n} was busy for {busy:.0} % of the time (limit {} %)",
+                load.generator_busy_pct
+            ));
+        }
+    }
+    if let Some(lag) = result.measured.latency.send_lag.quantile(0.99) {
+        let micros = lag.as_secs_f64() * 1e6;
+        if micros > load.send_lag_p99_us {
+            validity.invalidate(format!(
+                "the generator's send lag was {micros:.0} µs in the 99th percentile (limit {} µs)",
+                load.send_lag_p99_us
+            ));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One replicate of a load study: a cell's levels become a trial, and what the trial measured becomes
+//! the record of the replicate.
+//!
+//! [`levels`] says what each level of each factor means, [`metrics`] what is taken from a trial. What
+//! a host can be limited in on this machine, and which cells that leaves out, is in [`ability`].
+//!
+//! A replicate leaves in its folder, beside its line in the run: `load.json` (what the clients saw),
+//! `probes.ndjson` (every reading of the probes, one a line) and `windows.json` (how often a connection
+//! of the server was found with which congestion window in the measured window).
+
+pub mod ability;
+mod levels;
+mod metrics;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fathometer_model::{Instant, ReplicateRecord};
+use fathometer_sys::Clock;
+use fathometer_sys::probe::Windows;
+use fathometer_workload::plan::Plan;
+use serde::Serialize;
+
+use self::levels::Levels;
+use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
+use crate::run_folder::{WriteError, write_lines};
+use crate::trial::{Measured, Trial};
+
+/// A workload of a load study, with its files on disk.
+pub struct LoadSite {
+    /// What is asked for.
+    pub plan: Arc<Plan>,
+    /// Where its files are.
+    pub folder: PathBuf,
+}
+
+/// Makes one replicate.
+pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
+    let levels = Levels::of(shared, setup)?;
+    let clock = Clock::start();
+    let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
+    // Common random numbers: what users ask for depends on the workload and the repetition alone.
+    let seed = shared
+        .seed
+        .stream(setup.cell.level("workload"))
+        .child(u64::from(setup.replicate));
+    let mut measured = Trial {
+        definition: setup.definition,
+        installed: setup.installed,
+        folder: &levels.site.folder,
+        profile: setup.profile,
+        era: setup.era,
+        initial_window: levels.initial_window,
+        limits: levels.limits.clone(),
+        throttle: levels.throttle,
+        wire_limits: shared
+            .study
+            .limits
+            .get(setup.cell.level("path"))
+            .map(wire_limits),
+        seed,
+        clock,
+        warm_cache: levels
+            .warm
+            .then(|| levels.every_page_once(setup, shared.study, seed))
+            .transpose()?,
+        load: levels.options(setup, shared.study, seed)?,
+    }
+    .run(&shared.building, shared.interrupted)?;
+    write_files(setup.folder, &measured)?;
+    let metrics = metrics::of(&mut measured, &levels);
+    metrics::judge(&measured.result, &levels.load, &mut measured.validity);
+    Ok(Finished {
+        record: ReplicateRecord {
+            block: setup.cell.block.clone(),
+            cell: setup.cell.key.clone(),
+            replicate: setup.replicate,
+            seed: seed.0,
+            order: setup.order,
+            started,
+            metrics,
+            path: measured.certificate,
+            validity: measured.validity,
+            folder: setup.folder_name.clone(),
+        },
+        applied: measured.applied,
+    })
+}
+
+/// How often a window was found.
+#[derive(Serialize)]
+struct WindowsFile<'a> {
+    /// Readings of the measured window; each finds every connection that is there.
+    readings: u64,
+    /// The index is the window in segments.
+    found: &'a [u64],
+}
+
+fn write_files(folder: &Path, measured: &Measured) -> Result<(), WriteError> {
+    let summary = fathometer_analysis::load::Summary::of(&measured.result);
+    write(folder.join("load.json"), &summary.to_json())?;
+    write_lines(&folder.join("probes.ndjson"), &measured.samples.readings)?;
+    if let Some(windows) = windows_of(measured) {
+        let file = WindowsFile {
+            readings: windows.readings,
+            found: windows.histogram(),
+        };
+        let text = serde_json::to_string(&file).expect("numbers are JSON");
+        write(folder.join("windows.json"), &text)?;
+    }
+    Ok(())
+}
+
+fn write(path: PathBuf, text: &str) -> Result<(), WriteError> {
+    std::fs::write(&path, text).map_err(|error| WriteError { path, error })
+}
+
+/// The congestion windows of the server's connections over the measured window.
+fn windows_of(measured: &Measured) -> Option<Windows> {
+    let step = measured.samples.between(measured.from, measured.to)?;
+    let network = step.change.networks.into_iter().next()??;
+    network.windows
+}
