@@ -2,11 +2,12 @@
 //!
 //! `fathometer-workload` makes them and reads no files; this module gives it the files that names
 //! like `log:access.log` ask for, and adds SURGE, whose parameters are part of the name
-//! (`surge:files=5000,requests=1000000`).
+//! (`surge:files=5000,requests=1000000`), and pages of the first files of Microscape
+//! (`microscape:files=8`).
 
 use fathometer_model::{Seed, Site};
 use fathometer_workload::fit::FitReport;
-use fathometer_workload::plan::Plan;
+use fathometer_workload::plan::{PageId, Pages, Plan};
 use fathometer_workload::surge::{self, BodyForm, PageOrder, Parameters, Stage, Surge, SurgeError};
 use fathometer_workload::synthetic::TEXT_RATIO;
 use fathometer_workload::workload::{self, Options, Workload, WorkloadError};
@@ -51,6 +52,7 @@ fn with_cause(error: &WorkloadError) -> String {
 }
 
 const SURGE: &str = "surge";
+const MICROSCAPE: &str = "microscape";
 const SIGMETRICS: &str = "surge-sigmetrics98";
 
 /// Files and requests of a SURGE workload when its name does not say: those of the paper's main
@@ -83,6 +85,10 @@ pub fn load(
         let surge = surge::plan(&parameters, seed, &mut told)?;
         return Ok(Loaded::Surge(Box::new(surge)));
     }
+    if word == MICROSCAPE && !settings.is_empty() {
+        let page = first_files_of_microscape(name, settings, seed)?;
+        return Ok(Loaded::Plain(Box::new(page)));
+    }
     let options = Options {
         seed,
         ..Options::default()
@@ -92,6 +98,42 @@ pub fn load(
         Ok(String::from_utf8_lossy(&std::fs::read(file)?).into_owned())
     })?;
     Ok(Loaded::Plain(Box::new(workload)))
+}
+
+/// Microscape's page with its first files alone, the base counted in: how many files a page has is then
+/// all that differs.
+fn first_files_of_microscape(
+    name: &str,
+    settings: &str,
+    seed: Seed,
+) -> Result<Workload, LoadError> {
+    let fault = |fault: String| LoadError::Name {
+        name: name.to_owned(),
+        fault,
+    };
+    let number = settings
+        .strip_prefix("files=")
+        .ok_or_else(|| fault(format!("{settings:?} is no setting: there is files=N")))?;
+    let options = Options {
+        seed,
+        ..Options::default()
+    };
+    let mut workload = workload::by_name(MICROSCAPE, &options, |file| {
+        Err(std::io::Error::other(format!("{file} is not needed")))
+    })?;
+    let members = workload.plan.pages.get(PageId(0)).members.to_vec();
+    let files = number
+        .parse::<usize>()
+        .ok()
+        .filter(|files| (1..=members.len()).contains(files))
+        .ok_or_else(|| {
+            let most = members.len();
+            fault(format!("files must be 1 to {most}, and is {number:?}"))
+        })?;
+    workload.plan.pages = Pages::new();
+    workload.plan.pages.push(&members[..files]);
+    workload.plan.name = name.to_owned();
+    Ok(workload)
 }
 
 fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
@@ -198,6 +240,9 @@ pub fn describe(name: &str) -> String {
         SURGE => "SURGE (Barford and Crovella 1998); also \
              surge:files=2000,requests=500000,order=random,form=renormalised"
             .to_owned(),
+        MICROSCAPE if name.contains(':') => {
+            "the first files of Microscape's page, as many as files says".to_owned()
+        }
         _ => match load(name, Seed(1), &mut |_, _| {}) {
             Ok(Loaded::Plain(workload)) => {
                 let statistics = workload.statistics();
@@ -233,12 +278,29 @@ mod tests {
             ("surge:files=many", "\"many\""),
             ("surge:files", "\"files\""),
             ("surge:files=1,requests=0", "page"),
+            ("microscape:files=0", "1 to 43"),
+            ("microscape:images=3", "files=N"),
             ("nothing", "\"nothing\""),
             ("log:/no/such/file", "/no/such/file"),
         ] {
             let error = quiet(name).unwrap_err().to_string();
             assert!(error.contains(place), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn microscape_can_have_fewer_files() {
+        let members = |name: &str| {
+            let plan = quiet(name).unwrap().into_plan();
+            plan.pages.get(PageId(0)).members.to_vec()
+        };
+        let whole = members("microscape");
+        assert_eq!(whole.len(), 43);
+        assert_eq!(members("microscape:files=43"), whole);
+        assert_eq!(members("microscape:files=8"), whole[..8]);
+        // All of it is served.
+        let site = quiet("microscape:files=1").unwrap().site(Seed(1));
+        assert_eq!(site.files.len(), 43);
     }
 
     #[test]
