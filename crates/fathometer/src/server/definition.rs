@@ -1,4 +1,4 @@
-//! Servers under test as data: `servers/<name>/server.toml`.
+//! Servers under test as data: `servers/<name>/server.toml`. How to write one: `servers/README.md`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
 use serde::Deserialize;
 
+use super::throttle::{Capabilities, Throttle};
 use crate::data::{self, DataError};
 
 /// A server under test, as its file says it.
@@ -18,6 +19,9 @@ pub struct Definition {
     pub title: String,
     /// Where its figures or its configuration come from.
     pub source: String,
+    /// The server whose definition this one changes. What this file does not say is said there, the
+    /// configuration too.
+    pub based_on: Option<String>,
     /// Settings of our own origin. Either this or `program`.
     pub embedded: Option<Embedded>,
     /// A program to start. Either this or `embedded`.
@@ -96,29 +100,50 @@ enum On {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// The Debian package to install when it is missing.
+    /// The Debian packages to install when it is missing.
     pub package: String,
     /// Names or paths to look for, the first found counts.
     pub commands: Vec<String>,
     /// Folders with its modules, the first found is `{modules}`.
     #[serde(default)]
     pub modules: Vec<String>,
-    /// Its arguments; `{config}` and the other words of the configuration are filled in.
+    /// Its arguments; the words of the configuration are filled in, and `{config}`, where that is.
     pub arguments: Vec<String>,
+    /// Variables of its environment, likewise.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
     /// The arguments that make it state its version.
     pub version: Vec<String>,
-    /// Its configuration, a file beside this one, with `{root}`, `{runtime}`, `{address}`,
-    /// `{port}`, `{modules}`, `{user}`, `{group}` and `{max_requests}` to fill in.
+    /// Its configuration, a file beside this one. Words to fill in are `{root}`, `{runtime}`,
+    /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}`, those of
+    /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities).
     pub config: String,
+    /// Further words of the configuration and what stands for them, which may have words in it.
+    #[serde(default)]
+    pub words: BTreeMap<String, String>,
     /// Users it may run as, the first that exists counts; irrelevant without root.
     pub users: Vec<String>,
+    /// It has no setting for the user: it is started as that user, with leave to listen on low ports.
+    #[serde(default)]
+    pub started_as_user: bool,
+    /// Another program that is started beside it and that it passes requests on to, at `{behind}`.
+    pub behind: Option<String>,
+    /// The path of the request that it must answer, with whatever is not its own failure, before it
+    /// counts as started.
+    #[serde(default = "slash")]
+    pub ready: String,
     /// The signal that asks it to end.
     pub stop: StopSignal,
-    /// What `{max_requests}` is where a connection may have as many as it likes.
+    /// What it does about demands on its connections.
     #[serde(default)]
-    pub unlimited_requests: u64,
+    pub capabilities: Capabilities,
     /// Levels of factors that it can be asked for; factors not named are not its business.
+    #[serde(default)]
     pub levels: BTreeMap<String, Vec<String>>,
+}
+
+fn slash() -> String {
+    "/".to_owned()
 }
 
 /// How a program is asked to end.
@@ -160,34 +185,113 @@ pub enum DefinitionError {
 impl Definition {
     /// The server of this name.
     pub fn load(name: &str) -> Result<Definition, DefinitionError> {
-        let file = format!("servers/{name}/server.toml");
-        let text = data::embedded(&file).ok_or_else(|| DataError::Unknown {
-            what: "server",
+        let table = table(name, &mut Vec::new())?;
+        let definition: Definition = table.try_into().map_err(|error| DefinitionError::Syntax {
             name: name.to_owned(),
-            known: data::names("servers").join(", "),
+            error,
         })?;
-        let definition: Definition =
-            toml::from_str(text).map_err(|error| DefinitionError::Syntax {
+        let nonsense = |reason: String| {
+            Err(DefinitionError::Nonsense {
                 name: name.to_owned(),
-                error,
-            })?;
+                reason,
+            })
+        };
         if definition.embedded.is_some() == definition.program.is_some() {
-            return Err(DefinitionError::Nonsense {
-                name: name.to_owned(),
-                reason: "it needs either [embedded] or [program], and not both".to_owned(),
-            });
+            return nonsense("it needs either [embedded] or [program], and not both".to_owned());
+        }
+        if let Some(program) = &definition.program {
+            if let Some(reason) = program.capabilities.nonsense() {
+                return nonsense(reason);
+            }
+            if let Some(behind) = &program.behind {
+                let behind = Definition::load(behind)?;
+                if behind
+                    .program
+                    .is_none_or(|program| program.behind.is_some())
+                {
+                    return nonsense(
+                        "behind must be a program with nothing behind it in turn".to_owned(),
+                    );
+                }
+            }
         }
         Ok(definition)
     }
 
+    /// The configuration of its program, with its words.
+    pub(super) fn template(&self, program: &Program) -> Result<&'static str, DefinitionError> {
+        let own = data::embedded(&format!("servers/{}/{}", self.name, program.config));
+        match (own, &self.based_on) {
+            (Some(text), _) => Ok(text),
+            (None, Some(base)) => Definition::load(base)?.template(program),
+            (None, None) => Err(DefinitionError::Nonsense {
+                name: self.name.clone(),
+                reason: format!("there is no file {}", program.config),
+            }),
+        }
+    }
+
     /// Whether it can be asked for this level of a factor.
     pub fn can(&self, factor: &str, level: &str) -> bool {
-        self.program.as_ref().is_none_or(|program| {
-            program
-                .levels
-                .get(factor)
-                .is_none_or(|levels| levels.iter().any(|l| l == level))
-        })
+        self.inability(factor, level).is_none()
+    }
+
+    /// Why it cannot be asked for this level of a factor; `None`: it can.
+    pub fn inability(&self, factor: &str, level: &str) -> Option<String> {
+        let program = self.program.as_ref()?;
+        if let Some(levels) = program.levels.get(factor)
+            && !levels.iter().any(|known| known == level)
+        {
+            return Some(format!(
+                "{factor} can be {} and not {level}",
+                levels.join(", ")
+            ));
+        }
+        self.refusal(&Throttle::of_level(factor, level))
+    }
+
+    /// Why it cannot limit its connections like this; `None`: it can.
+    pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
+        self.program.as_ref()?.capabilities.refusal(throttle)
+    }
+}
+
+/// A definition's file, laid over that of the definition it is based on.
+fn table(name: &str, on_the_way: &mut Vec<String>) -> Result<toml::Table, DefinitionError> {
+    let file = format!("servers/{name}/server.toml");
+    let text = data::embedded(&file).ok_or_else(|| DataError::Unknown {
+        what: "server",
+        name: name.to_owned(),
+        known: data::names("servers").join(", "),
+    })?;
+    let own: toml::Table = toml::from_str(text).map_err(|error| DefinitionError::Syntax {
+        name: name.to_owned(),
+        error,
+    })?;
+    let Some(base) = own.get("based_on").and_then(toml::Value::as_str) else {
+        return Ok(own);
+    };
+    on_the_way.push(name.to_owned());
+    if on_the_way.iter().any(|before| before == base) {
+        return Err(DefinitionError::Nonsense {
+            name: name.to_owned(),
+            reason: "it is based on itself".to_owned(),
+        });
+    }
+    let mut merged = table(base, on_the_way)?;
+    overlay(&mut merged, own);
+    Ok(merged)
+}
+
+/// Tables within tables are laid over each other; any other value replaces the one below.
+fn overlay(below: &mut toml::Table, above: toml::Table) {
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => overlay(below, above),
+            (_, value) => {
+                below.insert(key, value);
+            }
+        }
     }
 }
 
@@ -273,8 +377,7 @@ mod tests {
                 assert_eq!(dress.fields.len(), embedded.dress.len());
             }
             if let Some(program) = &definition.program {
-                let config = format!("servers/{name}/{}", program.config);
-                assert!(data::embedded(&config).is_some(), "{config}");
+                assert!(definition.template(program).is_ok(), "{name}");
             }
         }
     }
@@ -285,5 +388,40 @@ mod tests {
         assert!(httpd.can("limit", "5") && !httpd.can("limit", "7"));
         assert!(!httpd.can("close", "full"));
         assert!(httpd.can("policy", "anything"));
+        assert_eq!(
+            httpd.inability("close", "full").as_deref(),
+            Some("close can be half and not full")
+        );
+    }
+
+    #[test]
+    fn a_definition_based_on_another_says_only_what_is_different() {
+        let httpd = Definition::load("httpd").unwrap();
+        let prefork = Definition::load("httpd-prefork").unwrap();
+        assert_eq!(prefork.name, "httpd-prefork");
+        assert_eq!(prefork.based_on.as_deref(), Some("httpd"));
+        let (httpd, prefork) = (httpd.program.unwrap(), prefork.program.unwrap());
+        assert_eq!(httpd.commands, prefork.commands);
+        assert_eq!(httpd.words["model"], "event");
+        assert_eq!(prefork.words["model"], "prefork");
+    }
+
+    #[test]
+    fn apache_prefork_is_configured_as_in_the_papers_table_10() {
+        let prefork = Definition::load("httpd-prefork").unwrap().program.unwrap();
+        let words = prefork.capabilities.words(&Throttle::default());
+        for (name, value) in [
+            ("connections", "900"),
+            ("keep_alive_s", "15"),
+            ("keep_alive_requests", "150"),
+        ] {
+            assert!(
+                words.contains(&(name.to_owned(), value.to_owned())),
+                "{name}"
+            );
+        }
+        for line in ["StartServers 5", "MinSpareServers 5", "MaxSpareServers 10"] {
+            assert!(prefork.words["processes_of_model"].contains(line), "{line}");
+        }
     }
 }

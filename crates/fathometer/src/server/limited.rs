@@ -1,46 +1,34 @@
 //! A server in a host with limits: always a process of its own, ours too, so that a control group can
 //! hold it and its accounts are nobody else's.
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use fathometer_sys::cgroup::Group;
-use fathometer_sys::process::{HostProcess, Session};
 
-use super::definition::Definition;
+use super::definition::{Definition, StopSignal};
+use super::processes::{Processes, Start};
+use super::program::{self, Place};
+pub use super::throttle::Throttle;
 use super::{Installed, PORT, Scratch, ServerError};
 use crate::lab::Host;
 
-/// How long a server may take until it answers: its host may have little processor time.
-const READY_WITHIN: Duration = Duration::from_secs(20);
-const GRACE: Duration = Duration::from_secs(3);
+static OURS: OnceLock<PathBuf> = OnceLock::new();
 
-/// What limits the connections of a server. `None` leaves it to the server's definition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Throttle {
-    /// Connections that may wait to be accepted.
-    pub backlog: Option<u32>,
-    /// Connections served at a time; the others are not accepted.
-    pub connections: Option<u32>,
-    /// Connections served at a time; the others are reset.
-    pub shed_above: Option<u32>,
-    /// How long a connection may be idle before it is closed.
-    pub keep_alive: Option<Duration>,
-    /// Requests after which a connection is closed; zero: there is no limit.
-    pub keep_alive_requests: Option<u32>,
+/// Names the program that is started as `serve` where our own origin is the server, once. Without, it
+/// is the program that asks: a program that uses this as a library is not one that serves.
+pub fn serve_with(program: PathBuf) {
+    OURS.get_or_init(|| program);
 }
 
 /// A server at work within limits. Dropping it kills it.
 #[derive(Debug)]
-pub struct Limited {
-    process: HostProcess,
-    // Last: the process may use the folder until it has ended.
-    _runtime: Scratch,
-}
+pub struct Limited(Processes);
 
-/// Starts a server in a host and a group, serving `root`, and waits until it takes connections.
+/// Starts a server in a host and a group, serving `root`, and waits until it answers.
 pub fn start(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -55,54 +43,52 @@ pub fn start(
     };
     let runtime = Scratch::new().map_err(system("make a temporary folder"))?;
     let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT);
+    let place = Place {
+        address,
+        root,
+        runtime: runtime.path(),
+    };
     let mut command = match (&definition.program, installed) {
-        (Some(program), Some(installed)) => super::command(
-            definition,
-            program,
-            installed,
-            address,
-            root,
-            runtime.path(),
-            None,
-        )?,
-        (Some(_), None) => {
-            return Err(ServerError::System {
-                doing: format!("start {}", definition.name),
-                error: std::io::ErrorKind::NotFound.into(),
-            });
+        (Some(program), Some(installed)) => {
+            program::throttled_command(definition, program, installed, place, &throttle)?
         }
-        (None, _) => ours(definition, address, root, runtime.path(), throttle)
-            .map_err(system("start the origin"))?,
+        (Some(program), None) => return Err(ServerError::missing(definition, program)),
+        (None, _) => ours(definition, place, throttle).map_err(system("start the origin"))?,
     };
+    if let Some(backlog) = throttle.backlog {
+        // Also where a server has a setting for it: what it asks of the kernel may be another number.
+        host.namespace.set_listen_backlog(backlog)?;
+    }
     group.place(&mut command)?;
-    let process = host.namespace.command(command, Session::Own)?;
-    let limited = Limited {
-        process,
-        _runtime: runtime,
+    let program = definition.program.as_ref();
+    let start = Start {
+        name: &definition.name,
+        ready: program.map_or("/", |program| &program.ready),
+        address,
+        stop: program.map_or(StopSignal::Term, |program| program.stop),
     };
-    limited.wait_until_ready(definition, host, address)?;
-    Ok(limited)
+    Processes::start(&start, command, host, runtime).map(Limited)
 }
 
 /// This program as `fathometer serve`.
-fn ours(
-    definition: &Definition,
-    address: SocketAddr,
-    root: &Path,
-    runtime: &Path,
-    throttle: Throttle,
-) -> std::io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
+fn ours(definition: &Definition, place: Place<'_>, throttle: Throttle) -> std::io::Result<Command> {
+    let program = match OURS.get() {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?,
+    };
+    let mut command = Command::new(program);
     command
         .arg("serve")
-        .arg(root)
-        .args(["--listen", &address.to_string()])
+        .arg(place.root)
+        .args(["--listen", &place.address.to_string()])
         .args(["--as", &definition.name])
         .args(["--threads", "1"]);
+    let requests = throttle.keep_alive_requests.filter(|most| *most > 0);
     for (option, value) in [
         ("--backlog", throttle.backlog),
         ("--max-connections", throttle.connections),
         ("--shed-above", throttle.shed_above),
+        ("--max-requests", requests),
     ] {
         if let Some(value) = value {
             command.args([option, &value.to_string()]);
@@ -111,55 +97,18 @@ fn ours(
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(std::fs::File::create(runtime.join("stderr"))?);
+        .stderr(fs::File::create(place.runtime.join("stderr"))?);
     Ok(command)
 }
 
 impl Limited {
     /// The process at the root of all that belongs to it.
     pub fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    /// Connects from within the host until somebody answers.
-    fn wait_until_ready(
-        &self,
-        definition: &Definition,
-        host: &Host,
-        address: SocketAddr,
-    ) -> Result<(), ServerError> {
-        let last_words = || {
-            std::fs::read_to_string(self._runtime.path().join("stderr"))
-                .ok()
-                .and_then(|text| text.lines().last().map(str::to_owned))
-                .unwrap_or_else(|| "it said nothing".to_owned())
-        };
-        for _ in 0..READY_WITHIN.as_millis() / 20 {
-            if let Some(exit) = self.process.try_wait() {
-                return Err(ServerError::Ended {
-                    name: definition.name.clone(),
-                    said: format!("{}; {}", exit.status, last_words()),
-                });
-            }
-            let answered = host
-                .namespace
-                .run(|| TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())?;
-            if answered {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Err(ServerError::NotReady {
-            name: definition.name.clone(),
-            seconds: READY_WITHIN.as_secs(),
-            said: last_words(),
-        })
+        self.0.pid()
     }
 
     /// Ends it.
     pub fn stop(self) -> Result<(), ServerError> {
-        let signal = rustix::process::Signal::TERM.as_raw();
-        self.process.stop(signal, GRACE)?;
-        Ok(())
+        self.0.stop().map(drop)
     }
 }

@@ -2,8 +2,10 @@
 
 pub mod definition;
 pub mod limited;
+mod processes;
 mod program;
 mod scratch;
+mod throttle;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -14,11 +16,14 @@ use std::time::Duration;
 use fathometer_http::h1::server::{CloseManner, Coalesce, ServerConfig};
 use fathometer_http::origin::{Origin, OriginConfig, OriginError};
 use fathometer_model::{Bytes, Instant, Site};
-use fathometer_sys::Clock;
+use fathometer_sys::{Clock, socket};
 
-use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded};
+use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded, Program};
+use self::processes::{Processes, Start};
+use self::program::Place;
 pub use self::program::{Installed, command, find};
 pub use self::scratch::Scratch;
+pub use self::throttle::{Capabilities, Capability, Throttle};
 use crate::lab::Host;
 use crate::origin::{OriginHandle, OriginLoop, OriginSockets, OriginStatistics};
 
@@ -63,8 +68,12 @@ pub enum Running {
         thread: JoinHandle<std::io::Result<OriginStatistics>>,
     },
     /// Another program.
-    Program(program::RunningProgram),
+    Program(RunningProgram),
 }
+
+/// Another program at work.
+#[derive(Debug)]
+pub struct RunningProgram(Processes);
 
 /// What a server was seen to do.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,6 +104,22 @@ pub enum ServerError {
     /// From the system floor.
     #[error(transparent)]
     Sys(#[from] fathometer_sys::Error),
+    /// Its program is not on this machine.
+    #[error("{name} is not installed: install the package {package}")]
+    Missing {
+        /// The server.
+        name: String,
+        /// The Debian package, or several.
+        package: String,
+    },
+    /// It is there and cannot do what is asked of it: a cell that asks is not for this server.
+    #[error("{name} cannot do this: {reason}")]
+    Cannot {
+        /// The server.
+        name: String,
+        /// Why, by its definition, or in its own last words.
+        reason: String,
+    },
     /// It ended by itself.
     #[error("{name} ended before it took connections: {said}")]
     Ended {
@@ -115,7 +140,22 @@ pub enum ServerError {
     },
 }
 
-/// Starts a server in a host and waits until it takes connections.
+impl ServerError {
+    /// Whether the server cannot do what was asked, now or ever. A cell that asks for it is left out;
+    /// it has not failed.
+    pub fn is_inability(&self) -> bool {
+        matches!(self, ServerError::Cannot { .. })
+    }
+
+    fn missing(definition: &Definition, program: &Program) -> ServerError {
+        ServerError::Missing {
+            name: definition.name.clone(),
+            package: program.package.clone(),
+        }
+    }
+}
+
+/// Starts a server in a host and waits until it answers.
 pub fn start(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -127,13 +167,11 @@ pub fn start(
     if let Some(embedded) = &definition.embedded {
         return start_embedded(definition, embedded, host, content.site, demands, clock);
     }
-    let (Some(program), Some(installed)) = (&definition.program, installed) else {
-        return Err(ServerError::System {
-            doing: format!("start {}", definition.name),
-            error: std::io::ErrorKind::NotFound.into(),
-        });
+    let program = definition.program.as_ref().expect("load checked it");
+    let Some(installed) = installed else {
+        return Err(ServerError::missing(definition, program));
     };
-    program::start(
+    start_program(
         definition,
         program,
         installed,
@@ -172,7 +210,10 @@ impl Running {
             }
             Running::Program(program) => Ok(ServerReport {
                 origin: None,
-                program_cpu: Some(program.stop()?),
+                program_cpu: Some({
+                    let exit = program.0.stop()?;
+                    exit.user + exit.system
+                }),
             }),
         }
     }
@@ -216,6 +257,46 @@ pub fn embedded_origin(
         },
     )?;
     Ok(Arc::new(origin))
+}
+
+fn start_program(
+    definition: &Definition,
+    program: &Program,
+    installed: &Installed,
+    host: &Host,
+    root: &Path,
+    demands: Demands,
+) -> Result<RunningProgram, ServerError> {
+    let system = |doing: &str| {
+        let doing = doing.to_owned();
+        move |error| ServerError::System { doing, error }
+    };
+    let runtime = Scratch::new().map_err(system("make a temporary folder"))?;
+    let place = Place {
+        address: SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT),
+        root,
+        runtime: runtime.path(),
+    };
+    let throttle = Throttle {
+        // A page's connection serves as many as the cell says, not what the program has as a default.
+        keep_alive_requests: Some(demands.max_requests.unwrap_or(0)),
+        ..Throttle::default()
+    };
+    let command = program::throttled_command(definition, program, installed, place, &throttle)?;
+    let start = Start {
+        name: &definition.name,
+        ready: &program.ready,
+        address: place.address,
+        stop: program.stop,
+    };
+    let processes = Processes::start(&start, command, host, runtime)?;
+    if let Some(quick) = demands.quick_ack {
+        for socket in processes.listening_sockets()? {
+            socket::set_quick_ack(&socket, quick)
+                .map_err(system("set TCP_QUICKACK on the server's socket"))?;
+        }
+    }
+    Ok(RunningProgram(processes))
 }
 
 fn start_embedded(

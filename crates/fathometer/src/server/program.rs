@@ -1,21 +1,16 @@
-//! Other people's servers: finding, configuring, starting and ending them.
+//! Other people's servers: finding them, and the command that starts one with its configuration.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use fathometer_sys::process::{HostProcess, Session};
-use fathometer_sys::socket;
+use super::ServerError;
+use super::definition::{Definition, Program};
+use super::throttle::Throttle;
 
-use super::definition::{Definition, Program, StopSignal};
-use super::{Demands, PORT, Scratch, ServerError};
-use crate::data;
-use crate::lab::Host;
-
-const READY_WITHIN: Duration = Duration::from_secs(10);
-const GRACE: Duration = Duration::from_secs(3);
+/// Where a program behind another one listens.
+const BEHIND: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8000);
 
 /// A program that was found on this machine.
 #[derive(Debug, Clone)]
@@ -28,37 +23,25 @@ pub struct Installed {
     pub version: String,
     user: Option<String>,
     group: Option<String>,
+    /// The program behind it.
+    behind: Option<Box<(Definition, Installed)>>,
 }
 
-/// A program at work.
-#[derive(Debug)]
-pub struct RunningProgram {
-    process: HostProcess,
-    stop: StopSignal,
-    // Last: the process may use the folder until it has ended.
-    runtime: Scratch,
-}
-
-/// Looks for a program; `None` when this machine does not have it.
+/// Looks for a program, and for the one behind it; `None` when this machine does not have it.
 pub fn find(program: &Program) -> Option<Installed> {
     let path = program.commands.iter().find_map(|name| on_path(name))?;
-    let version = Command::new(&path)
-        .args(&program.version)
-        .stdin(Stdio::null())
-        .output()
-        .ok()?;
-    let said = if version.stdout.is_empty() {
-        version.stderr
-    } else {
-        version.stdout
+    let behind = match &program.behind {
+        None => None,
+        Some(name) => {
+            let definition = Definition::load(name).ok()?;
+            let installed = find(definition.program.as_ref()?)?;
+            Some(Box::new((definition, installed)))
+        }
     };
-    let version = String::from_utf8_lossy(&said)
-        .lines()
-        .next()
-        .unwrap_or("")
-        .trim_start_matches("Server version: ")
-        .trim_start_matches("nginx version: ")
-        .to_owned();
+    let mut version = version(&path, program)?;
+    if let Some((_, behind)) = behind.as_deref() {
+        version = format!("{version}, before {}", behind.version);
+    }
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let groups = fs::read_to_string("/etc/group").unwrap_or_default();
     let known = |file: &str| {
@@ -81,7 +64,29 @@ pub fn find(program: &Program) -> Option<Installed> {
         version,
         user: known(&users),
         group: known(&groups),
+        behind,
     })
+}
+
+fn version(path: &Path, program: &Program) -> Option<String> {
+    let said = Command::new(path)
+        .args(&program.version)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let said = if said.stdout.is_empty() {
+        said.stderr
+    } else {
+        said.stdout
+    };
+    let said = String::from_utf8_lossy(&said);
+    let line = said.lines().next().unwrap_or("");
+    let line = line
+        .trim_start_matches("Server version: ")
+        .trim_start_matches("nginx version: ");
+    // What follows is advertising, and the address of the project.
+    let end = line.find(" - ").unwrap_or(line.len());
+    Some(line[..end].trim().to_owned())
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
@@ -97,7 +102,8 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 /// Configures a program to serve the folder `root` at an address; gives the command that starts it
-/// in the foreground. Whatever it needs and says goes to the folder `runtime`.
+/// in the foreground. Whatever it needs and says goes to the folder `runtime`. A connection serves
+/// `max_requests`, or as many as it likes.
 pub fn command(
     definition: &Definition,
     program: &Program,
@@ -107,132 +113,301 @@ pub fn command(
     runtime: &Path,
     max_requests: Option<u32>,
 ) -> Result<Command, ServerError> {
-    let template = format!("servers/{}/{}", definition.name, program.config);
-    let mut text = data::embedded(&template).unwrap_or_default().to_owned();
-    let text_of = |path: &Path| path.display().to_string();
-    let max_requests = max_requests.map_or(program.unlimited_requests, u64::from);
-    let modules = installed.modules.as_deref().map(text_of);
-    let words = [
-        ("{root}", text_of(root)),
-        ("{runtime}", text_of(runtime)),
-        ("{address}", address.ip().to_string()),
-        ("{port}", address.port().to_string()),
-        ("{modules}", modules.unwrap_or_default()),
-        ("{user}", installed.user.clone().unwrap_or_default()),
-        ("{group}", installed.group.clone().unwrap_or_default()),
-        ("{max_requests}", max_requests.to_string()),
-    ];
-    for (word, value) in &words {
-        text = text.replace(word, value);
+    let throttle = Throttle {
+        keep_alive_requests: Some(max_requests.unwrap_or(0)),
+        ..Throttle::default()
+    };
+    let place = Place {
+        address,
+        root,
+        runtime,
+    };
+    throttled_command(definition, program, installed, place, &throttle)
+}
+
+/// Where a program serves what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub address: SocketAddr,
+    pub root: &'a Path,
+    pub runtime: &'a Path,
+}
+
+/// The command that starts a program in the foreground, with demands on its connections.
+pub(super) fn throttled_command(
+    definition: &Definition,
+    program: &Program,
+    installed: &Installed,
+    place: Place<'_>,
+    throttle: &Throttle,
+) -> Result<Command, ServerError> {
+    if let Some(reason) = program.capabilities.refusal(throttle) {
+        return Err(ServerError::Cannot {
+            name: definition.name.clone(),
+            reason,
+        });
     }
-    let config = runtime.join("server.conf");
-    fs::write(&config, text).map_err(system(format!("write {}", config.display())))?;
-    // Apache wants a file of media types; what matters is in its configuration.
-    fs::write(runtime.join("mime.types"), "")
-        .map_err(system("write the media types".to_owned()))?;
-    let errors = runtime.join("stderr");
+    let errors = place.runtime.join("stderr");
     let stderr =
         fs::File::create(&errors).map_err(system(format!("write {}", errors.display())))?;
-    let mut command = Command::new(&installed.path);
+    let own = Invocation::prepare(definition, program, installed, place, throttle)?;
+    let mut command = match installed.behind.as_deref() {
+        None => own.command(),
+        Some((behind, installed)) => {
+            let program = behind.program.as_ref().expect("load checked it");
+            let (address, runtime) = (behind_address(), place.runtime.join("behind"));
+            fs::create_dir(&runtime).map_err(system(format!("make {}", runtime.display())))?;
+            let place = Place {
+                address,
+                runtime: &runtime,
+                ..place
+            };
+            let throttle = Throttle {
+                keep_alive_requests: Some(0),
+                ..Throttle::default()
+            };
+            own.beside(&Invocation::prepare(
+                behind, program, installed, place, &throttle,
+            )?)
+        }
+    };
     command
-        .args(program.arguments.iter().map(|argument| {
-            argument
-                .replace("{config}", &text_of(&config))
-                .replace("{runtime}", &text_of(runtime))
-        }))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr);
     Ok(command)
 }
 
+fn behind_address() -> SocketAddr {
+    SocketAddr::from(BEHIND)
+}
+
+/// A program with its arguments and its environment.
+#[derive(Debug)]
+struct Invocation {
+    words: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Invocation {
+    /// Writes the configuration.
+    fn prepare(
+        definition: &Definition,
+        program: &Program,
+        installed: &Installed,
+        place: Place<'_>,
+        throttle: &Throttle,
+    ) -> Result<Invocation, ServerError> {
+        let template = definition.template(program)?;
+        let mut words = words(program, installed, place, throttle);
+        let config = place.runtime.join("server.conf");
+        fs::write(&config, filled(template, program, &words))
+            .map_err(system(format!("write {}", config.display())))?;
+        // Apache wants a file of media types; what matters is in its configuration.
+        fs::write(place.runtime.join("mime.types"), "")
+            .map_err(system("write the media types".to_owned()))?;
+        words.push(("config".to_owned(), config.display().to_string()));
+        let mut invocation = Invocation {
+            words: prefix(program, installed),
+            environment: program
+                .environment
+                .iter()
+                .map(|(name, value)| (name.clone(), filled(value, program, &words)))
+                .collect(),
+        };
+        invocation.words.push(installed.path.display().to_string());
+        let arguments = program.arguments.iter();
+        invocation
+            .words
+            .extend(arguments.map(|argument| filled(argument, program, &words)));
+        Ok(invocation)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command
+            .args(&self.words[1..])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// This program with another one beside it. Both end when this one does.
+    fn beside(&self, other: &Invocation) -> Command {
+        let line = |invocation: &Invocation| {
+            let set = invocation.environment.iter();
+            let mut words: Vec<String> = vec!["env".to_owned()];
+            words.extend(set.map(|(name, value)| quoted(&format!("{name}={value}"))));
+            words.extend(invocation.words.iter().map(|word| quoted(word)));
+            words.join(" ")
+        };
+        let mut command = Command::new("/bin/sh");
+        command
+            .arg("-c")
+            .arg(format!("{} &\nexec {}", line(other), line(self)));
+        command
+    }
+}
+
+/// What comes before a program that cannot become another user by itself.
+fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
+    let user = installed.user.as_ref().filter(|_| program.started_as_user);
+    let (Some(user), true) = (user, rustix::process::geteuid().is_root()) else {
+        return Vec::new();
+    };
+    let Some(setpriv) = on_path("setpriv") else {
+        return Vec::new();
+    };
+    let group = installed.group.as_ref().unwrap_or(user);
+    let low_ports = "-all,+net_bind_service";
+    [
+        setpriv.display().to_string(),
+        format!("--reuid={user}"),
+        format!("--regid={group}"),
+        "--clear-groups".to_owned(),
+        format!("--inh-caps={low_ports}"),
+        format!("--ambient-caps={low_ports}"),
+        format!("--bounding-set={low_ports}"),
+    ]
+    .into()
+}
+
+/// A word that a shell takes as it is.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The words of a configuration and what stands for them.
+fn words(
+    program: &Program,
+    installed: &Installed,
+    place: Place<'_>,
+    throttle: &Throttle,
+) -> Vec<(String, String)> {
+    let text_of = |path: &Path| path.display().to_string();
+    let modules = installed.modules.as_deref().map(text_of);
+    let mut words: Vec<(String, String)> = [
+        ("root", text_of(place.root)),
+        ("runtime", text_of(place.runtime)),
+        ("address", place.address.ip().to_string()),
+        ("port", place.address.port().to_string()),
+        ("modules", modules.unwrap_or_default()),
+        ("user", installed.user.clone().unwrap_or_default()),
+        ("group", installed.group.clone().unwrap_or_default()),
+        ("behind", behind_address().to_string()),
+    ]
+    .map(|(word, value)| (word.to_owned(), value))
+    .into();
+    words.extend(program.capabilities.words(throttle));
+    words
+}
+
+/// A text with its words filled in: first those of the definition, which have words in them.
+fn filled(text: &str, program: &Program, words: &[(String, String)]) -> String {
+    let mut text = text.to_owned();
+    for (word, value) in program
+        .words
+        .iter()
+        .chain(words.iter().map(|(w, v)| (w, v)))
+    {
+        text = text.replace(&format!("{{{word}}}"), value);
+    }
+    text
+}
+
 fn system(doing: String) -> impl FnOnce(std::io::Error) -> ServerError {
     move |error| ServerError::System { doing, error }
 }
 
-pub(super) fn start(
-    definition: &Definition,
-    program: &Program,
-    installed: &Installed,
-    host: &Host,
-    root: &Path,
-    demands: Demands,
-) -> Result<RunningProgram, ServerError> {
-    let runtime = Scratch::new().map_err(system("make a temporary folder".to_owned()))?;
-    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT);
-    let command = command(
-        definition,
-        program,
-        installed,
-        address,
-        root,
-        runtime.path(),
-        demands.max_requests,
-    )?;
-    let process = host.namespace.command(command, Session::Own)?;
-    let running = RunningProgram {
-        process,
-        stop: program.stop,
-        runtime,
-    };
-    running.wait_until_ready(definition, host)?;
-    if let Some(quick) = demands.quick_ack {
-        for socket in running.process.listening_sockets()? {
-            socket::set_quick_ack(&socket, quick)
-                .map_err(system("set TCP_QUICKACK on the server's socket".to_owned()))?;
-        }
-    }
-    Ok(running)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data;
 
-impl RunningProgram {
-    /// Connects from within the host until somebody answers.
-    fn wait_until_ready(&self, definition: &Definition, host: &Host) -> Result<(), ServerError> {
-        let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT);
-        let rounds = READY_WITHIN.as_millis() / 10;
-        for _ in 0..rounds {
-            if let Some(exit) = self.process.try_wait() {
-                return Err(ServerError::Ended {
-                    name: definition.name.clone(),
-                    said: format!("{}; {}", exit.status, self.last_words()),
-                });
-            }
-            let answered = host
-                .namespace
-                .run(|| TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok())?;
-            if answered {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Err(ServerError::NotReady {
-            name: definition.name.clone(),
-            seconds: READY_WITHIN.as_secs(),
-            said: self.last_words(),
-        })
-    }
-
-    fn last_words(&self) -> String {
-        let words: Vec<String> = ["stderr", "error.log"]
-            .iter()
-            .filter_map(|name| fs::read_to_string(self.runtime.path().join(name)).ok())
-            .filter_map(|text| text.lines().last().map(str::to_owned))
-            .collect();
-        if words.is_empty() {
-            "it said nothing".to_owned()
-        } else {
-            words.join("; ")
+    fn anywhere(behind: Option<Box<(Definition, Installed)>>) -> Installed {
+        Installed {
+            path: "/usr/sbin/program".into(),
+            modules: Some("/usr/lib/modules".into()),
+            version: "1".to_owned(),
+            user: Some("www-data".to_owned()),
+            group: Some("www-data".to_owned()),
+            behind,
         }
     }
 
-    /// Ends it; gives the processor time that it and its descendants used.
-    pub(super) fn stop(self) -> Result<Duration, ServerError> {
-        let signal = match self.stop {
-            StopSignal::Term => rustix::process::Signal::TERM,
-            StopSignal::Quit => rustix::process::Signal::QUIT,
-            StopSignal::Int => rustix::process::Signal::INT,
+    /// The words in braces that a text has left.
+    fn left(text: &str) -> Vec<&str> {
+        let is_word = |word: &&str| {
+            !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
         };
-        let exit = self.process.stop(signal.as_raw(), GRACE)?;
-        Ok(exit.user + exit.system)
+        text.split('{')
+            .skip(1)
+            .filter_map(|rest| rest.split_once('}'))
+            .map(|(word, _)| word)
+            .filter(is_word)
+            .collect()
+    }
+
+    #[test]
+    fn every_word_of_every_configuration_is_filled_in() {
+        let place = Place {
+            address: SocketAddr::from(([10, 77, 0, 2], 80)),
+            root: Path::new("/srv/site"),
+            runtime: Path::new("/run/it"),
+        };
+        let mut programs = 0;
+        for name in data::names("servers") {
+            let definition = Definition::load(name).unwrap();
+            let Some(program) = &definition.program else {
+                continue;
+            };
+            programs += 1;
+            let throttle = Throttle::default();
+            let mut words = words(program, &anywhere(None), place, &throttle);
+            let text = filled(definition.template(program).unwrap(), program, &words);
+            let comments = text.lines().filter(|line| !line.trim().starts_with('#'));
+            let text: String = comments.collect::<Vec<_>>().join("\n");
+            assert_eq!(left(&text), Vec::<&str>::new(), "{name}: {text}");
+            assert!(text.contains("10.77.0.2"), "{name}");
+            words.push(("config".to_owned(), "/run/it/server.conf".to_owned()));
+            for argument in &program.arguments {
+                let argument = filled(argument, program, &words);
+                assert_eq!(left(&argument), Vec::<&str>::new(), "{name}: {argument}");
+            }
+        }
+        assert!(programs >= 8, "{programs}");
+    }
+
+    #[test]
+    fn what_a_program_cannot_do_is_said_before_it_is_started() {
+        let definition = Definition::load("caddy").unwrap();
+        let program = definition.program.as_ref().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place {
+            address: SocketAddr::from(([10, 77, 0, 2], 80)),
+            root: folder.path(),
+            runtime: folder.path(),
+        };
+        let throttle = Throttle {
+            shed_above: Some(16),
+            ..Throttle::default()
+        };
+        let refused =
+            throttled_command(&definition, program, &anywhere(None), place, &throttle).unwrap_err();
+        assert!(refused.is_inability(), "{refused}");
+        assert!(
+            refused
+                .to_string()
+                .starts_with("caddy cannot do this: shed_above: ")
+        );
+    }
+
+    #[test]
+    fn a_shell_takes_a_quoted_word_as_it_is() {
+        let word = "it's a $HOME `date` \"word\"\\";
+        let said = Command::new("/bin/sh")
+            .args(["-c", &format!("printf %s {}", quoted(word))])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
     }
 }

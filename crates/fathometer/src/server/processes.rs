@@ -1,0 +1,184 @@
+//! A server at work as processes of its own: started in a host, waited for, ended with all that it
+//! started.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use fathometer_sys::process::{Exit, HostProcess, Session};
+use fathometer_sys::{Clock, socket};
+
+use super::definition::StopSignal;
+use super::{Scratch, ServerError};
+use crate::lab::Host;
+
+/// How long a server may take until it answers: its host may have little processor time.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long one connection is waited for, and one answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long a server may take to end when it is asked.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// The status by which a program says that it cannot do what is asked of it, as in the interoperability
+/// tests of QUIC.
+const CANNOT: i32 = 127;
+
+/// What is started, and how.
+#[derive(Debug)]
+pub(super) struct Start<'a> {
+    /// The server, for messages.
+    pub name: &'a str,
+    /// The path of the request that it must answer.
+    pub ready: &'a str,
+    /// Where it will listen.
+    pub address: SocketAddr,
+    /// How it is asked to end.
+    pub stop: StopSignal,
+}
+
+/// A server at work. Dropping it kills it with all that it started.
+#[derive(Debug)]
+pub(super) struct Processes {
+    process: HostProcess,
+    stop: StopSignal,
+    // Last: the processes may use the folder until they have ended.
+    runtime: Scratch,
+}
+
+impl Processes {
+    /// Starts a command in a host and waits until it answers a request from within. `runtime` is the
+    /// folder where its words are.
+    pub fn start(
+        start: &Start<'_>,
+        command: Command,
+        host: &Host,
+        runtime: Scratch,
+    ) -> Result<Processes, ServerError> {
+        let processes = Processes {
+            process: host.namespace.command(command, Session::Own)?,
+            stop: start.stop,
+            runtime,
+        };
+        processes.wait_until_ready(start, host)?;
+        Ok(processes)
+    }
+
+    /// The number of the process at the root of all that belong to it.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What it listens on.
+    pub fn listening_sockets(&self) -> Result<Vec<TcpListener>, ServerError> {
+        Ok(self.process.listening_sockets()?)
+    }
+
+    /// Ends it; gives what it and its descendants used.
+    pub fn stop(self) -> Result<Exit, ServerError> {
+        let signal = match self.stop {
+            StopSignal::Term => rustix::process::Signal::TERM,
+            StopSignal::Quit => rustix::process::Signal::QUIT,
+            StopSignal::Int => rustix::process::Signal::INT,
+        };
+        Ok(self.process.stop(signal.as_raw(), GRACE)?)
+    }
+
+    fn wait_until_ready(&self, start: &Start<'_>, host: &Host) -> Result<(), ServerError> {
+        let name = || start.name.to_owned();
+        let clock = Clock::start();
+        let until = clock.now() + READY_WITHIN;
+        while clock.now() < until {
+            if let Some(exit) = self.process.try_wait() {
+                return Err(if exit.status.code() == Some(CANNOT) {
+                    ServerError::Cannot {
+                        name: name(),
+                        reason: self.last_words(),
+                    }
+                } else {
+                    ServerError::Ended {
+                        name: name(),
+                        said: format!("{}; {}", exit.status, self.last_words()),
+                    }
+                });
+            }
+            let connected = host
+                .namespace
+                .run(|| TcpStream::connect_timeout(&start.address, ANSWER_WITHIN))?;
+            if connected.is_ok_and(|stream| answers(stream, start.ready)) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Err(ServerError::NotReady {
+            name: name(),
+            seconds: READY_WITHIN.as_secs(),
+            said: self.last_words(),
+        })
+    }
+
+    fn last_words(&self) -> String {
+        let words: Vec<String> = ["stderr", "error.log", "behind/error.log"]
+            .iter()
+            .filter_map(|name| fs::read_to_string(self.runtime.path().join(name)).ok())
+            .filter_map(|text| text.lines().last().map(str::to_owned))
+            .collect();
+        if words.is_empty() {
+            "it said nothing".to_owned()
+        } else {
+            words.join("; ")
+        }
+    }
+}
+
+/// Whether a request is answered with whatever is not the server's own failure: a proxy whose origin is
+/// not there yet is not ready.
+fn answers(mut stream: TcpStream, path: &str) -> bool {
+    // Closing then leaves no connection in TIME_WAIT among those that are counted later.
+    let _ = socket::set_linger(&stream, Some(Duration::ZERO));
+    let _ = stream.set_read_timeout(Some(ANSWER_WITHIN));
+    let request =
+        format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: fathometer\r\n\r\n");
+    if stream.write_all(request.as_bytes()).is_err() {
+        return false;
+    }
+    let mut status = [0; "HTTP/1.1 200".len()];
+    stream.read_exact(&mut status).is_ok()
+        && status.starts_with(b"HTTP/1.")
+        && matches!(status[9], b'1'..=b'4')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn answered_by(response: &'static [u8]) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let taken = stream.read(&mut request).unwrap();
+            stream.write_all(response).unwrap();
+            String::from_utf8(request[..taken].to_vec()).unwrap()
+        });
+        let ready = answers(TcpStream::connect(address).unwrap(), "/there");
+        let request = server.join().unwrap();
+        assert!(request.starts_with("HEAD /there HTTP/1.1\r\n"), "{request}");
+        ready
+    }
+
+    #[test]
+    fn any_answer_but_a_failure_of_its_own_says_that_a_server_is_ready() {
+        assert!(answered_by(b"HTTP/1.1 200 OK\r\n\r\n"));
+        assert!(answered_by(b"HTTP/1.1 404 Not Found\r\n\r\n"));
+        assert!(!answered_by(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"));
+        assert!(!answered_by(b"SSH-2.0-OpenSSH_9.2\r\n"));
+        assert!(!answered_by(b"HTTP/1.1 2"));
+    }
+}
