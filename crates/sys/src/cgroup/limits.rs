@@ -92,7 +92,7 @@ pub struct DiskLimit {
 
 impl DiskLimit {
     /// What is limited, in the order of the fields.
-    fn rates(&self) -> [Option<u64>; 4] {
+    pub(super) fn rates(&self) -> [Option<u64>; 4] {
         [
             self.read_bytes_per_s,
             self.write_bytes_per_s,

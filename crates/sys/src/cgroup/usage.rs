@@ -87,7 +87,9 @@ pub struct MemoryUsage {
     pub pages_uncharged: Option<u64>,
 }
 
-/// Traffic of a group with all disks since it was made.
+/// Traffic of a group with all disks since it was made (`blkio.throttle.io_service_bytes_recursive`
+/// and `io_serviced_recursive` in version 1, `io.stat` in version 2). In version 1 the kernel counts
+/// only on disks of which something is limited, of this group or another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     /// Bytes read.

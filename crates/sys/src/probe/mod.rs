@@ -7,7 +7,7 @@
 //! | [`Network`] | `/proc/net/{snmp,netstat,sockstat}` | a namespace | 30 µs |
 //! | [`SocketTable`] | sock_diag | a namespace | 1 ms and more |
 //! | [`Connection`], [`Windows`] | sock_diag | a namespace | 0.5 ms, and 2 µs a connection |
-//! | [`Usage`](crate::cgroup::Usage) | control groups | a host | 50 µs |
+//! | [`Usage`](crate::cgroup::Usage) | control groups, their pressure | a host | 100 µs |
 //!
 //! Counters are read as the kernel keeps them, since boot or since whatever they belong to was
 //! made; a reading's `since` takes the difference of two. What a kernel does not offer is `None`

@@ -208,6 +208,27 @@ fn owner_that_will_be_killed() {
 }
 
 #[test]
+fn limits_that_a_group_has_can_be_changed_and_others_cannot() {
+    let Some(mut group) = group("changed", &cpu(0.5)) else {
+        return;
+    };
+    group.change(&cpu(0.25)).unwrap();
+    assert_eq!(group.limits(), &cpu(0.25));
+    let applied = group.verify().unwrap();
+    assert!(!applied.is_empty());
+    assert!(applied.iter().all(|limit| limit.holds), "{applied:?}");
+    let descriptors = Limits {
+        descriptors: Some(100),
+        ..cpu(0.25)
+    };
+    for other in [Limits::default(), descriptors] {
+        let error = group.change(&other).unwrap_err();
+        assert!(error.to_string().contains("made with"), "{error}");
+    }
+    assert_eq!(group.limits(), &cpu(0.25));
+}
+
+#[test]
 fn what_cannot_be_limited_is_said_with_the_reason() {
     let error = Group::create("a/b", &Limits::default()).unwrap_err();
     assert!(matches!(error, Error::BadName { .. }), "{error}");
