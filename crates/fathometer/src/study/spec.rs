@@ -171,6 +171,9 @@ pub struct Block {
     /// a cell must have to be left out.
     #[serde(default)]
     pub exclude: Vec<BTreeMap<String, String>>,
+    /// Further cells left out in quick mode.
+    #[serde(default)]
+    pub exclude_quick: Vec<BTreeMap<String, String>>,
     /// Replicates by mode, where they differ from the study's.
     #[serde(default)]
     pub replicates: BTreeMap<String, u32>,
@@ -271,7 +274,8 @@ impl Study {
                     )));
                 }
             }
-            for factor in block.exclude.iter().flat_map(BTreeMap::keys) {
+            let excluded = block.exclude.iter().chain(&block.exclude_quick);
+            for factor in excluded.flat_map(BTreeMap::keys) {
                 if !study.defaults.contains_key(factor) {
                     return Err(nonsense(format!(
                         "block {:?} excludes by {factor:?}, which [defaults] does not know",
@@ -312,17 +316,15 @@ impl Study {
         let mut cells = Vec::new();
         for block in &self.blocks {
             let mut factors = block.factors.clone();
+            let mut exclude = block.exclude.clone();
             if mode == "quick" {
                 factors.extend(block.quick.clone());
+                exclude.extend(block.exclude_quick.clone());
             }
             for assignment in crossing(&factors) {
                 let mut levels = self.defaults.clone();
                 levels.extend(assignment.clone());
-                if block
-                    .exclude
-                    .iter()
-                    .any(|pattern| matches(pattern, &levels))
-                {
+                if exclude.iter().any(|pattern| matches(pattern, &levels)) {
                     continue;
                 }
                 let path = &levels["path"];
@@ -403,14 +405,15 @@ mod tests {
         name = "nagle"
         purpose = "one factor more"
         factors = { nodelay = ["on", "off"] }
-        replicates = { quick = 3 }
+        exclude_quick = [{ nodelay = "on" }]
+        replicates = { quick = 3, full = 5 }
     "#;
 
     #[test]
     fn a_block_is_the_crossing_of_its_factors_less_its_exclusions() {
         let study = Study::parse(STUDY).unwrap();
         let cells = study.cells("quick").unwrap();
-        assert_eq!(cells.len(), 6 + 2);
+        assert_eq!(cells.len(), 6 + 1);
         assert_eq!(
             cells.iter().filter(|c| c.level("policy") == "h1.0").count(),
             2
