@@ -110,11 +110,25 @@ impl Elasticity {
     /// The step that tells most of throughput: the relief with the largest elasticity, or without a
     /// relief the squeeze with the largest.
     pub fn telling(&self) -> Option<&Response> {
-        let relieved = self.responses.iter().any(Response::is_relief);
+        let relieved = self.was_relieved();
         self.responses
             .iter()
             .filter(|response| response.is_relief() == relieved)
             .max_by(|a, b| a.throughput.value.total_cmp(&b.throughput.value))
+    }
+
+    /// The step that tells most of mean latency, chosen as [`Elasticity::telling`] is.
+    pub fn latency_telling(&self) -> Option<&Response> {
+        let relieved = self.was_relieved();
+        self.responses
+            .iter()
+            .filter(|response| response.is_relief() == relieved)
+            .min_by(|a, b| a.latency.value.total_cmp(&b.latency.value))
+    }
+
+    /// Whether it was given more of, as opposed to less only.
+    pub fn was_relieved(&self) -> bool {
+        self.responses.iter().any(Response::is_relief)
     }
 
     /// Whether a squeeze of it took throughput, in proportion by half and more.

@@ -4,7 +4,7 @@
 //! memory, a disk is busy because memory is short, an accept queue is full because all workers are
 //! taken. So a verdict needs two witnesses. *Saturation* is what the probes saw of the load as it
 //! is ([`suspect`]). *Perturbation* is what throughput did when one limit was changed by a step and
-//! everything else was left as it was ([`elasticities`]). A verdict names a resource when both
+//! everything else was left as it was ([`elasticities`]). [`judge`] names a resource when both
 //! agree, or when the perturbation is decisive by itself, and says where they disagree.
 //!
 //! Everything here is a function of recorded numbers: somebody else runs the loads.
@@ -36,16 +36,26 @@
 //! | server itself or load | nothing is saturated | time to the first octet that neither round trip nor processor explains; whether more users get more |
 //!
 //! - [`Resource`], [`Observation`], [`Signals`]: what goes in
-//! - [`Verdict`]: what comes out
+//! - [`Verdict`]: what comes out; [`screen`], [`html`] and [`json`] show it
+//! - [`Confusion`]: how often planted limits were named rightly
 
+mod confusion;
 mod elasticity;
+pub mod html;
+pub mod json;
+mod judge;
 mod observation;
 mod resource;
+pub mod screen;
 mod suspicion;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod words;
 
+pub use confusion::{Confusion, Named};
 pub use elasticity::{Effect, Elasticity, Response, elasticities};
+pub use judge::judge;
 pub use observation::{Change, Observation, Signals};
 pub use resource::{Resource, UnknownResource};
 pub use suspicion::{Confidence, Suspicion, suspect};

@@ -199,6 +199,12 @@ impl Resource {
         matches!(self, Resource::RoundTrip)
     }
 
+    /// Whether more of it (of the round trip: less) can make a load worse. More workers can, where
+    /// memory or processors are short; more of the host or of the network that does is noise.
+    pub const fn can_harm(self) -> bool {
+        matches!(self, Resource::Backlog | Resource::Workers | Resource::Load)
+    }
+
     /// Whether it is a limit of the host, the server or the network, as opposed to what is asked
     /// of them and with what.
     pub const fn is_a_limit(self) -> bool {

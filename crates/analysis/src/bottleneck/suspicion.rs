@@ -562,7 +562,8 @@ impl Seen<'_> {
         // Waiting for a processor, a disk or a worker looks the same from outside.
         let has_time = signals.cpu_of_quota.is_some_and(|used| used < MUCH);
         let confidence = match limit {
-            Some(Confidence::Strong | Confidence::Likely) => Confidence::Possible,
+            Some(Confidence::Strong) => return None,
+            Some(Confidence::Likely) => Confidence::Possible,
             _ if share >= 0.8 && has_time => Confidence::Strong,
             _ if has_time => Confidence::Likely,
             _ => Confidence::Possible,

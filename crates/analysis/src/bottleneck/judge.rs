@@ -1,0 +1,573 @@
+//! From observations to a verdict.
+
+use std::cmp::Ordering;
+
+use fathometer_model::Seed;
+
+use super::suspicion::unexplained_wait;
+use super::words::{self, capital, elasticity, list, percent};
+use super::{
+    Basis, Confidence, Counts, Effect, Elasticity, Observation, Outcome, Ranked, Resource,
+    Response, Signals, Suspicion, Verdict, elasticities, suspect,
+};
+
+/// Judges which resource limited a load, from loads as it is (baselines) and loads with one limit
+/// changed. `seed` is that of the resampling.
+///
+/// In this order:
+///
+/// 1. Without a valid baseline, or with more invalid ones than valid ones: invalid.
+/// 2. A limit whose relief gives throughput (or, where only a squeeze was possible, that is also
+///    saturated) is named; of several the one of the largest elasticity, and of two that cannot be
+///    told apart the cause before what it causes.
+/// 3. Several that are each missed when squeezed and give nothing alone: together.
+/// 4. Where an interval is too wide, or something saturated was not varied: undecided.
+/// 5. Nothing limited: what is left is named by elimination.
+pub fn judge(observations: &[Observation], seed: Seed) -> Verdict {
+    let counts = Counts::of(observations);
+    let baselines = observations.iter().filter(|o| o.change.is_none());
+    let signals = Signals::mean(
+        baselines
+            .filter(|observation| observation.validity.is_valid())
+            .map(|observation| &observation.signals),
+    );
+    let case = Case {
+        elasticities: elasticities(observations, seed),
+        suspicions: suspect(&signals),
+        signals,
+    };
+    let outcome = invalid(observations, &counts).unwrap_or_else(|| case.outcome());
+    let mut verdict = Verdict {
+        summary: String::new(),
+        ranking: case.ranking(&outcome),
+        remarks: case.remarks(&outcome),
+        outcome,
+        counts,
+        signals,
+    };
+    verdict.remarks.extend(doubts(observations, &counts));
+    if matches!(verdict.outcome, Outcome::Invalid { .. }) {
+        verdict.ranking.clear();
+        verdict.remarks.clear();
+    }
+    verdict.summary = summary(&verdict);
+    verdict
+}
+
+impl Counts {
+    fn of(observations: &[Observation]) -> Counts {
+        let mut counts = Counts::default();
+        for observation in observations {
+            match (observation.validity.is_valid(), observation.change) {
+                (false, _) => counts.invalid += 1,
+                (true, None) => counts.baselines += 1,
+                (true, Some(_)) => counts.changed += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// Why nothing can be said; `None` when something can.
+fn invalid(observations: &[Observation], counts: &Counts) -> Option<Outcome> {
+    let refused: Vec<&Observation> = observations
+        .iter()
+        .filter(|o| o.change.is_none() && !o.validity.is_valid())
+        .collect();
+    if refused.is_empty() || refused.len() < counts.baselines {
+        return None;
+    }
+    let mut reasons: Vec<String> = Vec::new();
+    for reason in refused.iter().flat_map(|o| &o.validity.reasons) {
+        if !reasons.contains(reason) {
+            reasons.push(reason.clone());
+        }
+    }
+    Some(Outcome::Invalid { reasons })
+}
+
+/// What makes the observations themselves doubtful.
+fn doubts(observations: &[Observation], counts: &Counts) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if counts.invalid > 0 {
+        doubts.push(format!(
+            "{} of {} loads were left out: their generator or path was invalid",
+            counts.invalid,
+            observations.len()
+        ));
+    }
+    let errors: Vec<f64> = observations
+        .iter()
+        .filter(|o| o.change.is_none() && o.validity.is_valid())
+        .map(|o| o.errors)
+        .collect();
+    let errors = crate::statistics::mean(&errors);
+    if errors >= 0.01 {
+        doubts.push(format!(
+            "{} of the exchanges failed; throughput counts the others",
+            percent(errors)
+        ));
+    }
+    doubts
+}
+
+/// What is known, and what follows from it.
+struct Case {
+    signals: Signals,
+    suspicions: Vec<Suspicion>,
+    elasticities: Vec<Elasticity>,
+}
+
+impl Case {
+    fn outcome(&self) -> Outcome {
+        if self.elasticities.is_empty() {
+            return undecided(match self.suspicions.first() {
+                Some(first) => format!(
+                    "no limit was varied; the probes {} suspect the {}; what would tell: {}",
+                    first.confidence.words(),
+                    first.resource.noun(),
+                    first.confirm
+                ),
+                None => "no limit was varied, and the probes suspect nothing".to_owned(),
+            });
+        }
+        self.limiting()
+            .or_else(|| self.together())
+            .or_else(|| self.unclear())
+            .unwrap_or_else(|| self.by_elimination())
+    }
+
+    /// The limit that perturbation names.
+    fn limiting(&self) -> Option<Outcome> {
+        let mut candidates: Vec<&Elasticity> = self.limits_that(|elasticity| {
+            elasticity.effect == Effect::Limits
+                && (elasticity.was_relieved()
+                    || self.confidence(elasticity.resource) >= Some(Confidence::Likely))
+        });
+        candidates.sort_by(|a, b| stronger(a, b));
+        let strongest = candidates.first()?;
+        let found = strongest.resource;
+        if let Some(noise) = self.noise_like(strongest) {
+            return Some(undecided(noise));
+        }
+        let resource = self.renamed(found);
+        let basis = match self.confidence(resource) >= Some(Confidence::Likely) {
+            true => Basis::SaturationAndPerturbation,
+            false => Basis::Perturbation,
+        };
+        Some(Outcome::Limited { resource, basis })
+    }
+
+    /// Why an elasticity may be noise: more of something that cannot harm did as much harm.
+    fn noise_like(&self, found: &Elasticity) -> Option<String> {
+        let size = found.telling()?.throughput.value;
+        let harm = self
+            .elasticities
+            .iter()
+            .filter(|e| e.effect == Effect::Harms && !e.resource.can_harm())
+            .find(|e| e.telling().is_some_and(|r| -r.throughput.value >= size))?;
+        Some(format!(
+            "the {} seems to limit ({}), but {}, which is noise of the same size: more replicates, or a \
+             larger step, would tell",
+            found.resource.noun(),
+            told(found),
+            told(harm)
+        ))
+    }
+
+    /// More workers help a server that computes on one thread because they use other cores: then it
+    /// is the core that limits, and not that workers are taken.
+    fn renamed(&self, resource: Resource) -> Resource {
+        let core = self.confidence(Resource::OneCore);
+        match resource {
+            Resource::Workers if core >= Some(Confidence::Likely) => Resource::OneCore,
+            other => other,
+        }
+    }
+
+    /// Limits that stand at the same height.
+    fn together(&self) -> Option<Outcome> {
+        let mut shared = self.limits_that(|elasticity| {
+            elasticity.effect == Effect::Contributes && elasticity.was_relieved()
+        });
+        // Elasticities to everything add up to 1: when these make less than half of that, most is due
+        // to what was not varied.
+        let values = shared
+            .iter()
+            .filter_map(|e| Some(e.telling()?.throughput.value));
+        if shared.len() < 2 || values.sum::<f64>() < 0.5 {
+            shared = self.limits_that(|elasticity| {
+                elasticity.effect <= Effect::DoesNot && elasticity.is_near()
+            });
+        }
+        if shared.len() < 2 {
+            return None;
+        }
+        shared.sort_by(|a, b| stronger(a, b));
+        let resources = shared
+            .iter()
+            .map(|elasticity| elasticity.resource)
+            .collect();
+        Some(Outcome::Together { resources })
+    }
+
+    /// Why elimination would not be safe.
+    fn unclear(&self) -> Option<Outcome> {
+        for elasticity in self.limits_that(|elasticity| elasticity.effect == Effect::Undecided) {
+            let (resource, telling) = (elasticity.resource, elasticity.telling()?);
+            let far = telling.throughput.interval.is_none_or(|i| i.high >= 0.5);
+            let tells =
+                elasticity.was_relieved() || self.confidence(resource) >= Some(Confidence::Likely);
+            if far && tells {
+                return Some(undecided(format!(
+                    "the elasticity to the {} is {}, n = {}: too wide to tell; more replicates, or \
+                     a larger step, would",
+                    resource.noun(),
+                    words::elasticity(&telling.throughput),
+                    telling.throughput.n
+                )));
+            }
+        }
+        if let [only] = self.limits_that(|e| e.effect == Effect::Contributes)[..]
+            && only.was_relieved()
+            && self.confidence(only.resource) >= Some(Confidence::Likely)
+        {
+            return Some(undecided(format!(
+                "the {} is saturated and contributes, and what else limits was not varied",
+                only.resource.noun()
+            )));
+        }
+        for suspicion in &self.suspicions {
+            let resource = suspicion.resource;
+            let varied = self.elasticity(resource);
+            match (suspicion.confidence, varied) {
+                (Confidence::Strong, Some(varied))
+                    if resource.is_a_limit() && varied.effect <= Effect::DoesNot =>
+                {
+                    return Some(undecided(format!(
+                        "the {} looks saturated ({}) and yet {}",
+                        resource.noun(),
+                        suspicion.evidence[0],
+                        told(varied)
+                    )));
+                }
+                (Confidence::Likely, None) if resource.is_a_limit() => {
+                    return Some(undecided(format!(
+                        "the {} is likely to limit and was not varied; what would tell: {}",
+                        resource.noun(),
+                        suspicion.confirm
+                    )));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// What is left when nothing that was varied limits.
+    fn by_elimination(&self) -> Outcome {
+        let named = |resource| Outcome::Limited {
+            resource,
+            basis: match self
+                .elasticity(resource)
+                .map(|elasticity| elasticity.effect)
+            {
+                Some(Effect::Limits) if self.suspicion(resource).is_some() => {
+                    Basis::SaturationAndPerturbation
+                }
+                Some(Effect::Limits) => Basis::Perturbation,
+                _ => Basis::Elimination,
+            },
+        };
+        let saturated = |suspicion: &&Suspicion| {
+            suspicion.confidence == Confidence::Strong
+                && suspicion.resource.is_a_limit()
+                && self.elasticity(suspicion.resource).is_none()
+        };
+        if let Some(suspicion) = self.suspicions.iter().find(saturated) {
+            return named(suspicion.resource);
+        }
+        let waits = unexplained_wait(&self.signals).is_some_and(|(_, share)| share >= 0.5);
+        let paused = self.confidence(Resource::Load) == Some(Confidence::Strong);
+        match self.elasticity(Resource::Load).map(|load| load.effect) {
+            // More users get more: either the load asks for little, or each waits in the server.
+            Some(Effect::Limits | Effect::Contributes) if waits && !paused => {
+                named(Resource::ServerItself)
+            }
+            Some(Effect::Limits | Effect::Contributes) => named(Resource::Load),
+            // More users get nothing, and no limit of the host is the reason.
+            Some(Effect::DoesNot | Effect::Harms) => named(Resource::ServerItself),
+            Some(Effect::Undecided) | None if paused => named(Resource::Load),
+            Some(Effect::Undecided) | None if waits => named(Resource::ServerItself),
+            Some(Effect::Undecided) | None => undecided(
+                "nothing that was varied limits, and neither the times of an exchange nor a varied \
+                 load tell whether the server or the load does"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    fn ranking(&self, outcome: &Outcome) -> Vec<Ranked> {
+        let named: Vec<Resource> = match outcome {
+            Outcome::Limited { resource, .. } => vec![*resource],
+            Outcome::Together { resources } => resources.clone(),
+            Outcome::Undecided { .. } | Outcome::Invalid { .. } => Vec::new(),
+        };
+        let mut ranking: Vec<Ranked> = Resource::ALL
+            .into_iter()
+            .filter_map(|resource| {
+                let elasticity = self.elasticity(resource).cloned();
+                let suspicion = self.suspicion(resource).cloned();
+                if elasticity.is_none() && suspicion.is_none() && !named.contains(&resource) {
+                    return None;
+                }
+                let mut evidence: Vec<String> = suspicion
+                    .iter()
+                    .flat_map(|suspicion| suspicion.evidence.clone())
+                    .collect();
+                let responses = elasticity.iter().flat_map(|e| &e.responses);
+                evidence.extend(responses.map(|r| words::response(resource, r)));
+                Some(Ranked {
+                    resource,
+                    elasticity,
+                    suspicion,
+                    evidence,
+                })
+            })
+            .collect();
+        let place = |ranked: &Ranked| {
+            let place = named
+                .iter()
+                .position(|resource| *resource == ranked.resource);
+            place.unwrap_or(named.len())
+        };
+        let effect = |ranked: &Ranked| ranked.elasticity.as_ref().map(|e| e.effect);
+        let value = |ranked: &Ranked| {
+            let telling = ranked.elasticity.as_ref().and_then(Elasticity::telling);
+            telling.map_or(f64::NEG_INFINITY, |response| response.throughput.value)
+        };
+        let confidence = |ranked: &Ranked| ranked.suspicion.as_ref().map(|s| s.confidence);
+        ranking.sort_by(|a, b| {
+            place(a)
+                .cmp(&place(b))
+                .then(effect(b).cmp(&effect(a)))
+                .then(value(b).total_cmp(&value(a)))
+                .then(confidence(b).cmp(&confidence(a)))
+        });
+        ranking
+    }
+
+    /// What must be said besides the verdict.
+    fn remarks(&self, outcome: &Outcome) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let named = match outcome {
+            Outcome::Limited { resource, .. } => Some(*resource),
+            _ => None,
+        };
+        for suspicion in &self.suspicions {
+            let resource = suspicion.resource;
+            let Some(varied) = self.elasticity(resource) else {
+                continue;
+            };
+            if suspicion.confidence >= Confidence::Likely
+                && varied.effect <= Effect::DoesNot
+                && named.is_some_and(|named| named != resource)
+            {
+                remarks.push(format!(
+                    "saturation and perturbation disagree about the {}: {}, but {}",
+                    resource.noun(),
+                    suspicion.evidence[0],
+                    told(varied)
+                ));
+            }
+        }
+        if let Outcome::Limited {
+            resource,
+            basis: Basis::Perturbation,
+        } = outcome
+            && resource.is_a_limit()
+        {
+            remarks.push(format!(
+                "no probe showed the {} saturated; that it limits is known from varying it",
+                resource.noun()
+            ));
+        }
+        remarks.extend(self.cause_and_victim(named));
+        if named == Some(Resource::OneCore)
+            && let Some(workers) = self.elasticity(Resource::Workers)
+            && workers.effect == Effect::Limits
+        {
+            remarks.push(format!(
+                "{}: they compute on other cores, so it is the core that limits and not that workers \
+                 are taken",
+                told(workers)
+            ));
+        }
+        if let Some(named) = named {
+            let others = self.limits_that(|elasticity| {
+                elasticity.effect >= Effect::Contributes
+                    && elasticity.was_relieved()
+                    && elasticity.resource != named
+                    && self.renamed(elasticity.resource) != named
+            });
+            for other in others {
+                remarks.push(format!(
+                    "the {} {} as well: {}",
+                    other.resource.noun(),
+                    other.effect.words(),
+                    told(other)
+                ));
+            }
+        }
+        let latency: Vec<String> = self
+            .limits_that(|elasticity| elasticity.on_latency >= Effect::Contributes)
+            .into_iter()
+            .filter(|elasticity| Some(elasticity.resource) != named)
+            .filter_map(|e| Some((e.resource, e.latency_telling()?)))
+            .map(|(resource, response)| {
+                format!("the {} {}", resource.noun(), elasticity(&response.latency))
+            })
+            .collect();
+        if !latency.is_empty() {
+            remarks.push(format!(
+                "mean latency has an elasticity to {}",
+                list(&latency)
+            ));
+        }
+        for harm in self
+            .elasticities
+            .iter()
+            .filter(|e| e.effect == Effect::Harms)
+        {
+            remarks.push(match harm.resource.can_harm() {
+                true => format!("{}: more is worse", told(harm)),
+                false => format!("{}, which is noise beyond what intervals tell", told(harm)),
+            });
+        }
+        remarks
+    }
+
+    fn cause_and_victim(&self, named: Option<Resource>) -> Option<String> {
+        const DISK: [Resource; 2] = [Resource::DiskOperations, Resource::DiskBytes];
+        let suspected = |resource| self.suspicion(resource).is_some();
+        match named? {
+            Resource::Memory if DISK.into_iter().any(suspected) => Some(
+                "the disk is busy because memory cannot keep the files: memory is the cause, the disk \
+                 its victim"
+                    .to_owned(),
+            ),
+            disk if DISK.contains(&disk) && suspected(Resource::Memory) => Some(
+                "the disk is read because memory cannot keep the files; at this step the disk gives \
+                 more than memory does"
+                    .to_owned(),
+            ),
+            Resource::Workers if suspected(Resource::Backlog) => Some(
+                "the accept queue is full because all workers are taken; a longer one would only be \
+                 longer to wait in"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    fn elasticity(&self, resource: Resource) -> Option<&Elasticity> {
+        self.elasticities.iter().find(|e| e.resource == resource)
+    }
+
+    fn suspicion(&self, resource: Resource) -> Option<&Suspicion> {
+        self.suspicions.iter().find(|s| s.resource == resource)
+    }
+
+    fn confidence(&self, resource: Resource) -> Option<Confidence> {
+        Some(self.suspicion(resource)?.confidence)
+    }
+
+    /// Limits of host, server and network of which this is true.
+    fn limits_that(&self, is: impl Fn(&Elasticity) -> bool) -> Vec<&Elasticity> {
+        self.elasticities
+            .iter()
+            .filter(|elasticity| elasticity.resource.is_a_limit() && is(elasticity))
+            .collect()
+    }
+}
+
+/// What limits more first. A relief tells more than a squeeze, a cause that cannot be told apart from
+/// what it causes stands before it, and otherwise the larger elasticity does.
+fn stronger(a: &Elasticity, b: &Elasticity) -> Ordering {
+    let by_relief = b.was_relieved().cmp(&a.was_relieved());
+    let (Some(first), Some(second)) = (a.telling(), b.telling()) else {
+        return by_relief;
+    };
+    let by_cause = match overlap(first, second) {
+        true => is_victim(a.resource, b.resource).cmp(&is_victim(b.resource, a.resource)),
+        false => Ordering::Equal,
+    };
+    let by_value = second.throughput.value.total_cmp(&first.throughput.value);
+    by_relief.then(by_cause).then(by_value)
+}
+
+/// Whether `a` being short may be nothing but the consequence of `b` being short.
+fn is_victim(a: Resource, b: Resource) -> bool {
+    match b {
+        Resource::Memory => matches!(a, Resource::DiskOperations | Resource::DiskBytes),
+        Resource::Workers => a == Resource::Backlog,
+        _ => false,
+    }
+}
+
+fn overlap(a: &Response, b: &Response) -> bool {
+    match (a.throughput.interval, b.throughput.interval) {
+        (Some(a), Some(b)) => a.low <= b.high && b.low <= a.high,
+        _ => true,
+    }
+}
+
+fn told(elasticity: &Elasticity) -> String {
+    let response = elasticity
+        .telling()
+        .map(|r| words::response(elasticity.resource, r));
+    response.unwrap_or_default()
+}
+
+fn undecided(reason: String) -> Outcome {
+    Outcome::Undecided { reason }
+}
+
+fn summary(verdict: &Verdict) -> String {
+    let first = |resource: Resource| -> Vec<String> {
+        let ranked = verdict.ranking.iter().find(|r| r.resource == resource);
+        let Some(ranked) = ranked else {
+            return Vec::new();
+        };
+        let seen = ranked.suspicion.iter().map(|s| s.evidence[0].clone());
+        seen.chain(ranked.elasticity.iter().map(told)).collect()
+    };
+    match &verdict.outcome {
+        Outcome::Limited { resource, basis } => {
+            let mut parts = first(*resource);
+            if *basis == Basis::Elimination {
+                parts.push("nothing that was varied made a difference".to_owned());
+            }
+            let head = match resource {
+                Resource::Load => "nothing within the host limited: the load itself did".to_owned(),
+                other => format!("the {} limited the load", other.noun()),
+            };
+            match parts.is_empty() {
+                true => capital(&head),
+                false => format!("{}: {}", capital(&head), parts.join("; ")),
+            }
+        }
+        Outcome::Together { resources } => {
+            let nouns: Vec<String> = resources
+                .iter()
+                .map(|r| format!("the {}", r.noun()))
+                .collect();
+            format!(
+                "{} limited the load together, and none of them alone",
+                capital(&list(&nouns))
+            )
+        }
+        Outcome::Undecided { reason } => format!("Undecided: {reason}"),
+        Outcome::Invalid { reasons } => format!("INVALID, so no verdict: {}", reasons.join("; ")),
+    }
+}

@@ -1,0 +1,195 @@
+//! A verdict for people, readable without colour: what limited, what every step did, what the probes
+//! saw, what to do.
+
+use super::words::{elasticity, factor, hundredths};
+use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
+use crate::text::{Align, Grid, columns_of, hanging};
+
+/// The least width that a table fits into.
+const LEAST: usize = 68;
+/// From here on there is room for the latency.
+const MIDDLE: usize = 80;
+/// From here on there is room for a scale beside the figures.
+const ROOMY: usize = 100;
+/// Columns of a scale.
+const SCALE: usize = 21;
+/// What a scale shows of elasticities.
+const FROM: f64 = -0.25;
+/// To here; what lies beyond is an arrow.
+const TO: f64 = 1.25;
+
+/// The whole screen, in lines of at most `width` columns (of 68 at least).
+pub fn render(verdict: &Verdict, width: usize) -> String {
+    let width = width.max(LEAST);
+    let mut text = hanging("", &verdict.summary, width);
+    match &verdict.outcome {
+        Outcome::Limited { resource, basis } => {
+            let basis = match basis {
+                Basis::SaturationAndPerturbation => "known from saturation and from perturbation",
+                Basis::Perturbation => "known from perturbation alone",
+                Basis::Elimination => "known by elimination",
+            };
+            let meaning = format!("{} ({basis})", resource.meaning());
+            text.push_str(&hanging("  means    ", &meaning, width));
+            text.push_str(&hanging("  to do    ", resource.advice(), width));
+        }
+        Outcome::Invalid { .. } => return text,
+        Outcome::Together { .. } | Outcome::Undecided { .. } => {}
+    }
+    let varied: Vec<&Ranked> = verdict
+        .ranking
+        .iter()
+        .filter(|ranked| ranked.elasticity.is_some())
+        .collect();
+    if !varied.is_empty() {
+        text.push('\n');
+        text.push_str(&table(&varied, width));
+        let note = "elasticity: of throughput and of mean latency to relief (for the round trip, a \
+                    shorter one); 1 is in proportion, 0 not at all; in brackets the 95 % interval \
+                    over n replicates.";
+        text.push_str(&hanging("", note, width));
+    }
+    let suspicions = verdict.ranking.iter().filter_map(|r| r.suspicion.as_ref());
+    let suspicions: Vec<&Suspicion> = suspicions.collect();
+    if !suspicions.is_empty() {
+        text.push_str("\nwhat the probes saw of the load as it is\n");
+        for suspicion in suspicions {
+            text.push_str(&suspected(suspicion, width));
+        }
+    }
+    if !verdict.remarks.is_empty() {
+        text.push('\n');
+        for remark in &verdict.remarks {
+            text.push_str(&hanging("  - ", remark, width));
+        }
+    }
+    text
+}
+
+/// What probes alone make suspect, for a load whose limits nobody varied.
+pub fn suspicions(suspicions: &[Suspicion], width: usize) -> String {
+    let width = width.max(LEAST);
+    let Some(first) = suspicions.first() else {
+        return hanging(
+            "",
+            "The probes suspect no limit of the host, the server or the path.",
+            width,
+        );
+    };
+    let head = format!(
+        "Not varied, so no verdict: the probes {} suspect the {}.",
+        first.confidence.words(),
+        first.resource.noun()
+    );
+    let mut text = hanging("", &head, width);
+    for suspicion in suspicions {
+        text.push_str(&suspected(suspicion, width));
+    }
+    text.push_str(&hanging("  would confirm: ", &first.confirm, width));
+    text
+}
+
+fn suspected(suspicion: &Suspicion, width: usize) -> String {
+    let head = format!(
+        "  {:<16}{:<10}",
+        suspicion.resource.name(),
+        suspicion.confidence.words()
+    );
+    // Longer than what a head may be for lines to hang from its end.
+    let indent = columns_of(&head);
+    let mut text = String::new();
+    let lines = crate::text::wrap(&suspicion.evidence.join("; "), width - indent);
+    for (place, line) in lines.iter().enumerate() {
+        match place {
+            0 => text.push_str(&head),
+            _ => text.extend(std::iter::repeat_n(' ', indent)),
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+fn table(varied: &[&Ranked], width: usize) -> String {
+    let has_latency = width >= MIDDLE;
+    let has_scale = width >= ROOMY;
+    let mut aligns = vec![Align::Left, Align::Right, Align::Right];
+    let mut header = vec!["", "step", "of throughput"];
+    if has_latency {
+        aligns.push(Align::Right);
+        header.push("of latency");
+    }
+    aligns.extend([Align::Right, Align::Left, Align::Left]);
+    header.extend([" n", ""]);
+    let mut header: Vec<String> = header.into_iter().map(str::to_owned).collect();
+    if has_scale {
+        header.push(ruler());
+    }
+    let mut grid = Grid::new(aligns, Vec::new());
+    grid.line(header);
+    for ranked in varied {
+        let Some(of) = &ranked.elasticity else {
+            continue;
+        };
+        for (place, response) in of.responses.iter().enumerate() {
+            let (name, effect) = match place {
+                0 => (ranked.resource.name(), words(ranked.resource, of.effect)),
+                _ => ("", ""),
+            };
+            let mut line = vec![
+                name.to_owned(),
+                factor(response.factor),
+                elasticity(&response.throughput),
+            ];
+            if has_latency {
+                line.push(hundredths(response.latency.value));
+            }
+            line.extend([format!(" {}", response.throughput.n), effect.to_owned()]);
+            if has_scale {
+                line.push(scale(&response.throughput));
+            }
+            grid.line(line);
+        }
+    }
+    grid.render()
+}
+
+fn words(resource: Resource, effect: super::Effect) -> &'static str {
+    match (resource, effect) {
+        // More users that get more are no limit of the server.
+        (Resource::Load, super::Effect::Limits) => "gets more",
+        (Resource::Load, super::Effect::DoesNot) => "gets no more",
+        (_, super::Effect::Harms) => "harms",
+        (_, effect) => effect.words(),
+    }
+}
+
+/// The scale's ends and its marks at 0 and 1.
+fn ruler() -> String {
+    let mut line = vec![' '; SCALE];
+    for (value, mark) in [(0.0, '0'), (1.0, '1')] {
+        line[place(value)] = mark;
+    }
+    line.into_iter().collect::<String>().trim_end().to_owned()
+}
+
+fn place(value: f64) -> usize {
+    let share = ((value - FROM) / (TO - FROM)).clamp(0.0, 1.0);
+    (share * (SCALE - 1) as f64).round() as usize
+}
+
+/// An interval as a line and its estimate as a point, over a mark at zero.
+fn scale(estimate: &crate::statistics::Estimate) -> String {
+    let mut line = vec![' '; SCALE];
+    line[place(0.0)] = '┊';
+    line[place(1.0)] = '┊';
+    if let Some(interval) = estimate.interval {
+        line[place(interval.low)..=place(interval.high)].fill('─');
+    }
+    line[place(estimate.value)] = match estimate.value {
+        low if low < FROM => '◂',
+        high if high > TO => '▸',
+        _ => '●',
+    };
+    line.into_iter().collect::<String>().trim_end().to_owned()
+}

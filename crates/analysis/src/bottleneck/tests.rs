@@ -1,0 +1,697 @@
+//! Verdicts on made-up observations of every kind of limit, and what must not change them.
+
+use std::time::Duration;
+
+use fathometer_model::{Bytes, Seed, Validity};
+use proptest::prelude::*;
+
+use super::*;
+
+const USERS: f64 = 40.0;
+const REPLICATES: u32 = 5;
+
+/// A load whose limit is known: what its probes see, and how its throughput answers.
+struct Plant {
+    signals: Signals,
+    /// Resource, factor and elasticity of throughput to relief.
+    answers: Vec<(Resource, f64, f64)>,
+}
+
+impl Plant {
+    /// Five replicates of the load as it is and of each change. A replicate has a drift that its
+    /// loads share, and each load noise of its own, up to this share either way.
+    fn observed(&self, noise: f64) -> Vec<Observation> {
+        let draws = Seed(17).stream("noise");
+        let mut observations = Vec::new();
+        let loads = [None].into_iter().chain(self.answers.iter().map(Some));
+        for (place, answer) in loads.enumerate() {
+            for replicate in 0..REPLICATES {
+                let drift = 1.0 + 0.3 * draws.uniform(u64::from(replicate));
+                let draw = draws.child(place as u64).uniform(u64::from(replicate));
+                let own = 1.0 + noise * (2.0 * draw - 1.0);
+                let change = answer.map(|(resource, factor, _)| Change {
+                    resource: *resource,
+                    factor: *factor,
+                });
+                let effect = answer.map_or(1.0, |(_, _, elasticity)| {
+                    (elasticity * change.and_then(Change::relief).unwrap()).exp()
+                });
+                let throughput = 100.0 * drift * own * effect;
+                // Little's law in a closed loop; more users are more to wait for.
+                let users = match change {
+                    Some(change) if change.resource == Resource::Load => USERS * change.factor,
+                    _ => USERS,
+                };
+                observations.push(observation(
+                    change,
+                    replicate,
+                    throughput,
+                    users,
+                    self.signals,
+                ));
+            }
+        }
+        observations
+    }
+
+    fn verdict(&self) -> Verdict {
+        judge(&self.observed(0.02), Seed(1))
+    }
+}
+
+fn observation(
+    change: Option<Change>,
+    replicate: u32,
+    throughput: f64,
+    users: f64,
+    signals: Signals,
+) -> Observation {
+    let latency = Duration::from_secs_f64(users / throughput);
+    Observation {
+        change,
+        replicate,
+        throughput_per_s: throughput,
+        goodput_octets_per_s: 1e4 * throughput,
+        latency_mean: latency,
+        latency_p98: 3 * latency,
+        errors: 0.0,
+        signals,
+        validity: Validity::default(),
+    }
+}
+
+/// A host with time, memory and link to spare, and busy users.
+fn idle() -> Signals {
+    Signals {
+        cpu_quota_cores: Some(2.0),
+        cpu_of_quota: Some(0.12),
+        busiest_thread: Some(0.2),
+        cpu_per_exchange: Some(Duration::from_micros(800)),
+        memory_of_limit: Some(0.5),
+        memory_limit: Some(Bytes(64_000_000)),
+        refaults_per_s: Some(0.0),
+        disk_read_bytes_per_s: Some(0.0),
+        disk_reads_per_s: Some(0.0),
+        link_up: Some(0.01),
+        link_down: Some(0.1),
+        round_trip: Some(Duration::from_millis(1)),
+        listen_overflows_per_s: Some(0.0),
+        accept_queue: Some(0.0),
+        established: Some(40.0),
+        connect: Some(Duration::ZERO),
+        queue: Some(Duration::ZERO),
+        first_byte: Some(Duration::from_millis(390)),
+        transfer: Some(Duration::from_millis(10)),
+        concurrency: Some(USERS),
+        users: Some(USERS),
+        achieved_per_s: Some(100.0),
+        ..Signals::default()
+    }
+}
+
+/// The steps of a usual search, none of which does anything but those given.
+fn answers(given: &[(Resource, f64)]) -> Vec<(Resource, f64, f64)> {
+    [
+        (Resource::Cpu, 1.25),
+        (Resource::OneCore, 0.8),
+        (Resource::Memory, 1.25),
+        (Resource::LinkRate, 1.25),
+        (Resource::RoundTrip, 0.8),
+        (Resource::Backlog, 1.25),
+        (Resource::Workers, 1.25),
+        (Resource::Load, 1.25),
+    ]
+    .into_iter()
+    .chain(
+        [Resource::DiskOperations, Resource::DiskBytes]
+            .into_iter()
+            .filter(|disk| given.iter().any(|(resource, _)| resource == disk))
+            .map(|disk| (disk, 1.25)),
+    )
+    .map(|(resource, factor)| {
+        let answer = given.iter().find(|(of, _)| *of == resource);
+        (
+            resource,
+            factor,
+            answer.map_or(0.0, |(_, elasticity)| *elasticity),
+        )
+    })
+    .collect()
+}
+
+fn cpu() -> Plant {
+    Plant {
+        signals: Signals {
+            cpu_quota_cores: Some(0.2),
+            cpu_of_quota: Some(0.99),
+            throttled_periods: Some(0.94),
+            busiest_thread: Some(0.2),
+            ..idle()
+        },
+        answers: answers(&[(Resource::Cpu, 0.96)]),
+    }
+}
+
+fn one_core() -> Plant {
+    Plant {
+        signals: Signals {
+            cpu_of_quota: Some(0.52),
+            busiest_thread: Some(0.99),
+            ..idle()
+        },
+        answers: answers(&[(Resource::OneCore, 0.97)]),
+    }
+}
+
+/// The disk is read because memory is short; it is throttled, and so saturated.
+fn memory() -> Plant {
+    Plant {
+        signals: Signals {
+            memory_of_limit: Some(0.999),
+            refaults_per_s: Some(900.0),
+            disk_reads_per_s: Some(196.0),
+            disk_reads_limit_per_s: Some(200.0),
+            disk_read_bytes_per_s: Some(4.1e6),
+            io_pressure: Some(0.8),
+            ..idle()
+        },
+        answers: answers(&[(Resource::Memory, 2.4), (Resource::DiskOperations, 0.9)]),
+    }
+}
+
+/// The same probes; but files are so many that some more memory changes little.
+fn disk_operations() -> Plant {
+    Plant {
+        answers: answers(&[(Resource::Memory, 0.15), (Resource::DiskOperations, 0.95)]),
+        ..memory()
+    }
+}
+
+fn disk_bytes() -> Plant {
+    Plant {
+        signals: Signals {
+            memory_of_limit: Some(0.99),
+            refaults_per_s: Some(0.0),
+            disk_reads_per_s: Some(30.0),
+            disk_read_bytes_per_s: Some(3.9e6),
+            disk_bytes_limit_per_s: Some(4e6),
+            ..idle()
+        },
+        answers: answers(&[(Resource::DiskBytes, 0.98)]),
+    }
+}
+
+fn link_rate() -> Plant {
+    Plant {
+        signals: Signals {
+            link_down: Some(0.985),
+            queue_drops_per_s: Some(3.0),
+            first_byte: Some(Duration::from_millis(100)),
+            transfer: Some(Duration::from_millis(300)),
+            ..idle()
+        },
+        answers: answers(&[(Resource::LinkRate, 0.97)]),
+    }
+}
+
+fn round_trip() -> Plant {
+    Plant {
+        signals: Signals {
+            round_trip: Some(Duration::from_millis(60)),
+            rate_of_window: Some(0.93),
+            first_byte: Some(Duration::from_millis(61)),
+            transfer: Some(Duration::from_millis(339)),
+            ..idle()
+        },
+        answers: answers(&[(Resource::RoundTrip, 0.97), (Resource::Load, 0.98)]),
+    }
+}
+
+fn backlog() -> Plant {
+    Plant {
+        signals: Signals {
+            listen_overflows_per_s: Some(25.0),
+            accept_queue: Some(0.7),
+            backlog: Some(4.0),
+            established: Some(3.0),
+            worker_limit: Some(64.0),
+            connect: Some(Duration::from_millis(380)),
+            first_byte: Some(Duration::from_millis(10)),
+            ..idle()
+        },
+        answers: answers(&[(Resource::Backlog, 0.7)]),
+    }
+}
+
+fn workers() -> Plant {
+    Plant {
+        signals: Signals {
+            listen_overflows_per_s: Some(2.0),
+            accept_queue: Some(28.0),
+            backlog: Some(28.0),
+            established: Some(8.0),
+            worker_limit: Some(8.0),
+            connect: Some(Duration::from_millis(150)),
+            ..idle()
+        },
+        answers: answers(&[(Resource::Workers, 0.98)]),
+    }
+}
+
+/// One request at a time: more users only wait longer.
+fn lock() -> Plant {
+    Plant {
+        signals: idle(),
+        answers: answers(&[]),
+    }
+}
+
+/// Everybody sleeps by himself: more users get more, and no limit of the host shortens it.
+fn sleep() -> Plant {
+    Plant {
+        signals: idle(),
+        answers: answers(&[(Resource::Load, 0.98)]),
+    }
+}
+
+fn pauses() -> Plant {
+    Plant {
+        signals: Signals {
+            concurrency: Some(1.2),
+            first_byte: Some(Duration::from_millis(4)),
+            transfer: Some(Duration::from_millis(2)),
+            ..idle()
+        },
+        answers: answers(&[(Resource::Load, 0.99)]),
+    }
+}
+
+fn rate() -> Plant {
+    Plant {
+        signals: Signals {
+            users: None,
+            offered_per_s: Some(100.2),
+            ..pauses().signals
+        },
+        answers: answers(&[(Resource::Load, 1.0)]),
+    }
+}
+
+fn plants() -> Vec<(Resource, Plant)> {
+    vec![
+        (Resource::Cpu, cpu()),
+        (Resource::OneCore, one_core()),
+        (Resource::Memory, memory()),
+        (Resource::DiskOperations, disk_operations()),
+        (Resource::DiskBytes, disk_bytes()),
+        (Resource::LinkRate, link_rate()),
+        (Resource::RoundTrip, round_trip()),
+        (Resource::Backlog, backlog()),
+        (Resource::Workers, workers()),
+        (Resource::ServerItself, lock()),
+        (Resource::ServerItself, sleep()),
+        (Resource::Load, pauses()),
+        (Resource::Load, rate()),
+    ]
+}
+
+#[test]
+fn every_planted_limit_is_named() {
+    for noise in [0.0, 0.02, 0.05] {
+        for (planted, plant) in plants() {
+            let verdict = judge(&plant.observed(noise), Seed(1));
+            assert_eq!(
+                verdict.named(),
+                Some(planted),
+                "noise {noise}\n{verdict:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_probes_alone_suspect_what_is_planted() {
+    for (planted, plant) in plants() {
+        let suspicions = suspect(&plant.signals);
+        let found = suspicions.iter().find(|s| s.resource == planted);
+        let found = found.unwrap_or_else(|| panic!("{planted}: {suspicions:#?}"));
+        // Probes cannot tell a disk from the memory that makes it busy: there both are suspect.
+        let least = match planted {
+            Resource::DiskOperations | Resource::Memory => Confidence::Likely,
+            _ => suspicions[0].confidence,
+        };
+        assert!(found.confidence >= least, "{planted}: {suspicions:#?}");
+    }
+}
+
+#[test]
+fn nothing_is_named_when_the_interval_is_too_wide() {
+    let verdict = judge(&cpu().observed(0.4), Seed(1));
+    assert!(
+        matches!(verdict.outcome, Outcome::Undecided { .. }),
+        "{verdict:#?}"
+    );
+    assert!(
+        verdict.summary.contains("processor time"),
+        "{}",
+        verdict.summary
+    );
+}
+
+#[test]
+fn a_single_replicate_has_no_interval_and_no_verdict() {
+    let mut observations = cpu().observed(0.0);
+    observations.retain(|observation| observation.replicate == 0);
+    let verdict = judge(&observations, Seed(1));
+    assert!(
+        matches!(verdict.outcome, Outcome::Undecided { .. }),
+        "{verdict:#?}"
+    );
+}
+
+#[test]
+fn probes_without_perturbation_name_nothing_but_say_what_would_tell() {
+    let mut observations = cpu().observed(0.0);
+    observations.retain(|observation| observation.change.is_none());
+    let verdict = judge(&observations, Seed(1));
+    assert_eq!(verdict.named(), None);
+    assert!(
+        verdict.summary.contains("strongly suspect"),
+        "{}",
+        verdict.summary
+    );
+    assert!(
+        verdict.summary.contains("larger quota"),
+        "{}",
+        verdict.summary
+    );
+}
+
+#[test]
+fn what_is_saturated_and_gives_nothing_is_told() {
+    // A full processor that spins: more of it gives nothing, nor does anything else.
+    let spinning = Plant {
+        answers: answers(&[]),
+        ..cpu()
+    };
+    let verdict = spinning.verdict();
+    assert!(
+        matches!(verdict.outcome, Outcome::Undecided { .. }),
+        "{verdict:#?}"
+    );
+    assert!(
+        verdict.summary.contains("looks saturated"),
+        "{}",
+        verdict.summary
+    );
+    // Where something else is decisive it is named, and the disagreement stands beside it.
+    let elsewhere = Plant {
+        answers: answers(&[(Resource::LinkRate, 0.9)]),
+        ..cpu()
+    };
+    let verdict = elsewhere.verdict();
+    let expected = Outcome::Limited {
+        resource: Resource::LinkRate,
+        basis: Basis::Perturbation,
+    };
+    assert_eq!(verdict.outcome, expected);
+    assert!(
+        verdict.remarks[0].contains("disagree"),
+        "{:#?}",
+        verdict.remarks
+    );
+}
+
+#[test]
+fn what_is_squeezed_only_and_was_not_saturated_is_near_and_does_not_limit() {
+    let near = Plant {
+        signals: Signals {
+            busiest_thread: Some(0.78),
+            ..link_rate().signals
+        },
+        answers: answers(&[(Resource::OneCore, 0.9), (Resource::LinkRate, 0.6)]),
+    };
+    assert_eq!(near.verdict().named(), Some(Resource::LinkRate));
+}
+
+#[test]
+fn more_workers_that_use_more_cores_mean_one_core() {
+    let plant = Plant {
+        answers: answers(&[(Resource::Workers, 0.9)]),
+        ..one_core()
+    };
+    let verdict = plant.verdict();
+    assert_eq!(verdict.named(), Some(Resource::OneCore));
+    let told = verdict.remarks.iter().any(|r| r.contains("other cores"));
+    assert!(told, "{:#?}", verdict.remarks);
+}
+
+#[test]
+fn a_saturated_core_that_nothing_could_vary_is_named_by_elimination() {
+    let mut plant = one_core();
+    plant
+        .answers
+        .retain(|(resource, _, _)| !matches!(resource, Resource::OneCore | Resource::Workers));
+    let expected = Outcome::Limited {
+        resource: Resource::OneCore,
+        basis: Basis::Elimination,
+    };
+    assert_eq!(plant.verdict().outcome, expected);
+}
+
+#[test]
+fn limits_at_the_same_height_are_named_together() {
+    let mut plant = cpu();
+    plant.signals.link_down = Some(0.97);
+    plant.answers = answers(&[]);
+    plant
+        .answers
+        .extend([(Resource::Cpu, 0.8, 0.95), (Resource::LinkRate, 0.8, 0.9)]);
+    let resources = vec![Resource::Cpu, Resource::LinkRate];
+    let outcome = plant.verdict().outcome;
+    match outcome {
+        Outcome::Together {
+            resources: mut found,
+        } => {
+            found.sort();
+            assert_eq!(found, resources);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn memory_is_named_before_the_disk_that_it_makes_busy() {
+    let verdict = memory().verdict();
+    let told = verdict.remarks.iter().any(|r| r.contains("its victim"));
+    assert!(told, "{:#?}", verdict.remarks);
+    // Alike, within the intervals: the cause still stands first.
+    let alike = Plant {
+        answers: answers(&[(Resource::Memory, 0.9), (Resource::DiskOperations, 0.93)]),
+        ..memory()
+    };
+    let verdict = judge(&alike.observed(0.05), Seed(1));
+    assert_eq!(verdict.named(), Some(Resource::Memory), "{verdict:#?}");
+}
+
+#[test]
+fn invalid_loads_are_left_out_and_invalid_baselines_leave_no_verdict() {
+    let mut observations = cpu().observed(0.01);
+    observations[1].validity.invalidate("the path was late");
+    let verdict = judge(&observations, Seed(1));
+    assert_eq!(verdict.named(), Some(Resource::Cpu));
+    assert_eq!(verdict.counts.invalid, 1);
+    assert_eq!(
+        verdict.ranking[0].elasticity.as_ref().unwrap().responses[0]
+            .throughput
+            .n,
+        4
+    );
+    for observation in &mut observations {
+        observation.validity = Validity::default();
+        observation.validity.invalidate("the generator was busy");
+    }
+    let verdict = judge(&observations, Seed(1));
+    let reasons = vec!["the generator was busy".to_owned()];
+    assert_eq!(verdict.outcome, Outcome::Invalid { reasons });
+    assert!(verdict.ranking.is_empty());
+}
+
+#[test]
+fn elasticities_are_to_relief() {
+    let found = elasticities(&round_trip().observed(0.0), Seed(1));
+    let of = |resource| found.iter().find(|e| e.resource == resource).unwrap();
+    let response = of(Resource::RoundTrip).telling().unwrap();
+    assert!(
+        (response.throughput.value - 0.97).abs() < 1e-6,
+        "{response:?}"
+    );
+    assert!((response.latency.value + 0.97).abs() < 1e-6, "{response:?}");
+    assert_eq!(response.throughput.n, REPLICATES as usize);
+    // A fifth shorter: 0.8^-0.97 of the throughput.
+    let change = response.throughput_change();
+    assert!(
+        (change.value - (0.8f64.powf(-0.97) - 1.0)).abs() < 1e-6,
+        "{change:?}"
+    );
+    // A squeeze has the same sign, and its change the other.
+    let core = elasticities(&one_core().observed(0.0), Seed(1));
+    let core = core
+        .iter()
+        .find(|e| e.resource == Resource::OneCore)
+        .unwrap();
+    assert!((core.responses[0].throughput.value - 0.97).abs() < 1e-6);
+    assert!(core.responses[0].throughput_change().value < -0.19);
+    assert!(!core.was_relieved());
+}
+
+#[test]
+fn a_small_gain_of_a_large_step_is_small_and_a_large_one_limits() {
+    let with = |elasticity| {
+        let mut plant = backlog();
+        plant.answers = vec![(Resource::Backlog, 8.0, elasticity)];
+        let found = elasticities(&plant.observed(0.01), Seed(1));
+        found[0].effect
+    };
+    // 8^0.2 is half as much again.
+    assert_eq!(with(0.2), Effect::Limits);
+    assert_eq!(with(0.01), Effect::DoesNot);
+    // Between: 8^0.09 is a fifth more, and in proportion nearly nothing.
+    assert_eq!(with(0.09), Effect::Undecided);
+}
+
+#[test]
+fn files_are_read_back() {
+    let observations = memory().observed(0.02);
+    let text = serde_json::to_string(&observations).unwrap();
+    let read: Vec<Observation> = serde_json::from_str(&text).unwrap();
+    assert_eq!(read.len(), observations.len());
+    let verdict = judge(&read, Seed(1));
+    let document: json::Document = serde_json::from_str(&json::render(&verdict)).unwrap();
+    assert_eq!(document.named, Some(Resource::Memory));
+    assert_eq!(document.format, json::FORMAT);
+    assert_eq!(document.verdict.ranking.len(), verdict.ranking.len());
+}
+
+#[test]
+fn screens_keep_their_width() {
+    for (_, plant) in plants() {
+        let verdict = plant.verdict();
+        for width in [68, 80, 100, 140] {
+            for line in screen::render(&verdict, width).lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+            let text = screen::suspicions(&suspect(&plant.signals), width);
+            for line in text.lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_screen_says_what_limits_why_and_what_to_do() {
+    insta::assert_snapshot!(screen::render(&cpu().verdict(), 100));
+}
+
+#[test]
+fn a_narrow_screen_leaves_the_latency_out() {
+    insta::assert_snapshot!(screen::render(&memory().verdict(), 72));
+}
+
+#[test]
+fn a_screen_of_probes_alone_says_what_would_confirm() {
+    insta::assert_snapshot!(screen::suspicions(&suspect(&workers().signals), 80));
+}
+
+#[test]
+fn a_page_has_every_verdict_and_needs_nothing_else() {
+    let (first, second) = (cpu().verdict(), lock().verdict());
+    let mut confusion = Confusion::new();
+    confusion.record("a fifth of a core", Resource::Cpu, first.as_named());
+    confusion.record("a lock", Resource::ServerItself, second.as_named());
+    assert_eq!(confusion.right(), (2, 2));
+    let verdicts = [
+        ("a fifth of a core".to_owned(), &first),
+        ("a <lock>".to_owned(), &second),
+    ];
+    let page = html::page("Planted limits", &verdicts, Some(&confusion));
+    assert!(page.contains("a &lt;lock&gt;"));
+    assert!(page.contains("2 of 2 verdicts named what was planted"));
+    assert!(!page.contains("http://") && !page.contains("https://"));
+    assert_eq!(page.matches("<svg").count() % 2, 0);
+    assert!(!page.contains("NaN"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn units_do_not_matter(kind in 0usize..13, rate in 1e-3f64..1e3, time in 1e-2f64..1e2) {
+        let (planted, plant) = plants().swap_remove(kind);
+        let observations = plant.observed(0.03);
+        let scaled: Vec<Observation> = observations
+            .iter()
+            .map(|observation| Observation {
+                throughput_per_s: observation.throughput_per_s * rate,
+                latency_mean: observation.latency_mean.mul_f64(time),
+                latency_p98: observation.latency_p98.mul_f64(time),
+                ..observation.clone()
+            })
+            .collect();
+        let (before, after) = (judge(&observations, Seed(2)), judge(&scaled, Seed(2)));
+        prop_assert_eq!(before.named(), Some(planted));
+        prop_assert_eq!(after.named(), Some(planted));
+        let effects = |verdict: &Verdict| -> Vec<_> {
+            let of = |r: &Ranked| r.elasticity.as_ref().map(|e| (e.resource, e.effect, e.on_latency));
+            verdict.ranking.iter().map(of).collect()
+        };
+        prop_assert_eq!(effects(&before), effects(&after));
+    }
+
+    #[test]
+    fn neither_the_order_nor_the_drift_of_replicates_matters(
+        kind in 0usize..13,
+        drift in prop::collection::vec(0.5f64..2.0, REPLICATES as usize),
+    ) {
+        let (planted, plant) = plants().swap_remove(kind);
+        let mut observations = plant.observed(0.02);
+        observations.reverse();
+        for observation in &mut observations {
+            observation.throughput_per_s *= drift[observation.replicate as usize];
+        }
+        prop_assert_eq!(judge(&observations, Seed(3)).named(), Some(planted));
+    }
+
+    #[test]
+    fn whatever_is_seen_has_a_verdict_that_can_be_shown(
+        numbers in prop::collection::vec(prop::option::of(0.0f64..3.0), 12),
+        answers in prop::collection::vec((0usize..11, 0.3f64..3.0, 0.0f64..500.0, 0u32..4), 0..12),
+    ) {
+        let signals = Signals {
+            cpu_of_quota: numbers[0],
+            busiest_thread: numbers[1],
+            memory_of_limit: numbers[2],
+            refaults_per_s: numbers[3],
+            disk_reads_per_s: numbers[4],
+            disk_reads_limit_per_s: numbers[5],
+            link_down: numbers[6],
+            listen_overflows_per_s: numbers[7],
+            accept_queue: numbers[8],
+            first_byte: numbers[9].map(Duration::from_secs_f64),
+            transfer: numbers[10].map(Duration::from_secs_f64),
+            round_trip: numbers[11].map(Duration::from_secs_f64),
+            ..Signals::default()
+        };
+        let mut observations = vec![observation(None, 0, 100.0, USERS, signals)];
+        observations.extend(answers.into_iter().map(|(place, factor, throughput, replicate)| {
+            let resource = Resource::ALL[place];
+            observation(Some(Change { resource, factor }), replicate, 0.1 + throughput, USERS, signals)
+        }));
+        let verdict = judge(&observations, Seed(4));
+        prop_assert!(!screen::render(&verdict, 80).is_empty());
+        prop_assert!(!html::section(&verdict).into_string().contains("NaN"));
+        let json = json::render(&verdict);
+        prop_assert!(serde_json::from_str::<json::Document>(&json).is_ok());
+    }
+}
