@@ -216,6 +216,9 @@ impl Bench<'_> {
         if let Some(sweep) = &relation.sweep {
             return self.sweep(relation, sweep, place);
         }
+        if relation.kind == Kind::Distance {
+            return self.distance(relation, place);
+        }
         let left = match self.values(&relation.left, relation, place) {
             Ok(values) => values,
             Err(problem) => return problem,
@@ -259,28 +262,38 @@ impl Bench<'_> {
         place: &Selection,
     ) -> Result<Values, Measured> {
         let metric = side.metric.as_ref().unwrap_or(&relation.metric);
-        // A side's own levels go over the environment's: a comparison across a factor is possible.
-        let selection = place.with(&side.selection);
-        let cell = match selection.resolve(self.run, &self.study.factors) {
-            Ok(cell) => cell,
-            Err(Unresolved::NotMeasured) => return Err(Measured::Missing),
-            Err(Unresolved::Ambiguous(factors)) => {
-                let reason = format!("several cells differ in {}", factors.join(", "));
-                return Err(Measured::Unusable(reason));
-            }
-        };
+        let cell = self.cell(side, place)?;
+        let remark = self.usable(cell)?;
         let values = cell.values(metric);
+        match values.is_empty() {
+            true => Err(Measured::Missing),
+            false => Ok(Values { values, remark }),
+        }
+    }
+
+    /// What is to be said of a cell's replicates, or why none of it can be used.
+    pub(super) fn usable(&self, cell: &Cell) -> Result<String, Measured> {
         match cell.state() {
             CellState::Invalid => Err(Measured::Unusable(format!(
                 "{} is INVALID: {}",
                 self.run.name(cell),
                 cell.reasons().join("; ")
             ))),
-            _ if values.is_empty() => Err(Measured::Missing),
-            state => Ok(Values {
-                remark: self.left_out(cell, state),
-                values,
-            }),
+            state => Ok(self.left_out(cell, state)),
+        }
+    }
+
+    /// The cell of a side. A side's own levels go over the environment's: a comparison across a factor
+    /// is possible.
+    pub(super) fn cell(&self, side: &Side, place: &Selection) -> Result<&Cell, Measured> {
+        let selection = place.with(&side.selection);
+        match selection.resolve(self.run, &self.study.factors) {
+            Ok(cell) => Ok(cell),
+            Err(Unresolved::NotMeasured) => Err(Measured::Missing),
+            Err(Unresolved::Ambiguous(factors)) => {
+                let reason = format!("several cells differ in {}", factors.join(", "));
+                Err(Measured::Unusable(reason))
+            }
         }
     }
 

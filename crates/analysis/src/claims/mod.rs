@@ -16,6 +16,7 @@
 //! Judging looks at recorded replicates alone; what was measured and how is the study's business.
 
 mod bound;
+mod distance;
 mod judge;
 mod sweep;
 
@@ -30,6 +31,8 @@ pub use sweep::Sweep;
 
 use crate::statistics::{Interval, Sides};
 use crate::study::Selection;
+use crate::sweep::family::is_family;
+use crate::sweep::number;
 
 /// A claim of a paper.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -75,6 +78,7 @@ impl Claim {
         }
         for relation in self.relations() {
             selections.extend(relation.sides().map(|side| side.selection.clone()));
+            selections.extend(relation.baseline.clone());
             for (factor, levels) in relation.sweep.iter().flat_map(|sweep| &sweep.across) {
                 let levels = levels.iter();
                 selections.extend(levels.map(|level| Selection::default().at(factor, level)));
@@ -117,6 +121,8 @@ pub struct Relation {
     pub left: Side,
     /// The denominator of a ratio, the subtrahend of a difference.
     pub right: Option<Side>,
+    /// The levels that make of a side what its loss is counted from.
+    pub baseline: Option<Selection>,
     /// What is looked at of a whole curve; absent where single cells are compared.
     pub sweep: Option<Sweep>,
 }
@@ -133,6 +139,10 @@ pub enum Kind {
     Difference,
     /// The mean of one cell over that of another.
     Ratio,
+    /// How far two distributions lie apart, from 0 to 1: the greatest difference of their cumulative
+    /// shares (Kolmogorov and Smirnov), at those steps at which the records have them. The metric is a
+    /// family of shares in percent, as in `cwnd_le_*_pct`.
+    Distance,
     /// The level of the numeric factor at which a curve has its knee.
     Knee,
     /// The values of a curve at some levels.
@@ -145,8 +155,12 @@ pub enum Kind {
     Trend,
     /// How steadily a curve rises over some levels, from -1 to 1: Kendall's tau-b.
     Monotone,
-    /// The slope of one curve over that of another, each of least squares over some levels.
+    /// The slope of one curve over that of another, each of least squares over some levels; of a
+    /// single curve the slope itself.
     Slope,
+    /// How much one curve loses against its baseline over how much another loses against its own, each
+    /// as 1 less the mean ratio to the baseline over some levels.
+    Loss,
     /// The slope of a curve past its knee over its slope up to it.
     Bend,
     /// How far the order of several curves is turned round between levels or environments: the smaller
@@ -157,7 +171,10 @@ pub enum Kind {
 impl Kind {
     /// Whether it is made of curves.
     pub fn is_sweep(self) -> bool {
-        !matches!(self, Kind::Level | Kind::Difference | Kind::Ratio)
+        !matches!(
+            self,
+            Kind::Level | Kind::Difference | Kind::Ratio | Kind::Distance
+        )
     }
 }
 
@@ -299,10 +316,16 @@ pub struct Part {
 }
 
 impl Part {
-    /// `lan embedded-apache`, or nothing.
+    /// `lan embedded-apache`, `httpd ues 140`, or nothing. A number says nothing without its factor.
     pub fn environment_text(&self) -> String {
-        let levels: Vec<&str> = self.environment.iter().map(|(_, l)| l.as_str()).collect();
-        levels.join(" ")
+        let levels = self
+            .environment
+            .iter()
+            .map(|(factor, level)| match number(level) {
+                Some(_) => format!("{factor} {level}"),
+                None => level.clone(),
+            });
+        levels.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -314,15 +337,19 @@ impl Relation {
             .flatten()
     }
 
-    fn new(
-        kind: Kind,
-        metric: String,
-        left: Option<Side>,
-        right: Option<Side>,
-        sweep: Option<Sweep>,
-    ) -> Result<Relation, String> {
-        let has_two_sides = match kind {
-            Kind::Difference | Kind::Ratio | Kind::Gain | Kind::Slope => true,
+    fn new(text: RelationText) -> Result<Relation, String> {
+        let RelationText {
+            kind,
+            metric,
+            left,
+            right,
+            baseline,
+            sweep,
+            ..
+        } = text;
+        let sides = match kind {
+            Kind::Difference | Kind::Ratio | Kind::Distance | Kind::Gain | Kind::Loss => 2..=2,
+            Kind::Slope => 1..=2,
             Kind::Level
             | Kind::Knee
             | Kind::At
@@ -330,17 +357,27 @@ impl Relation {
             | Kind::Trend
             | Kind::Monotone
             | Kind::Bend
-            | Kind::Ranking => false,
+            | Kind::Ranking => 1..=1,
         };
         if kind == Kind::Level && right.is_some() {
             return Err(format!("a level of {metric} has no right side"));
         }
-        if !has_two_sides && right.is_some() {
+        if *sides.end() == 1 && right.is_some() {
             return Err(format!("one curve of {metric} has no right side"));
         }
-        if has_two_sides && (left.is_none() || right.is_none()) {
+        if *sides.start() == 2 && (left.is_none() || right.is_none()) {
             return Err(format!(
                 "a comparison of {metric} has a left and a right side"
+            ));
+        }
+        if baseline.is_some() != (kind == Kind::Loss) {
+            return Err(format!(
+                "a loss of {metric}, and nothing else, has a baseline"
+            ));
+        }
+        if (kind == Kind::Distance) != is_family(&metric) {
+            return Err(format!(
+                "{metric}: a distance, and nothing else, is of a family of metrics with a * in its name"
             ));
         }
         sweep::check(kind, &metric, sweep.as_ref())?;
@@ -349,6 +386,7 @@ impl Relation {
             metric,
             left: left.unwrap_or_default(),
             right,
+            baseline,
             sweep,
         })
     }
@@ -363,6 +401,7 @@ struct TestText {
     metric: String,
     left: Option<Side>,
     right: Option<Side>,
+    baseline: Option<Selection>,
     sweep: Option<Sweep>,
     #[serde(default)]
     common: Selection,
@@ -389,6 +428,7 @@ struct RelationText {
     metric: String,
     left: Option<Side>,
     right: Option<Side>,
+    baseline: Option<Selection>,
     sweep: Option<Sweep>,
     holds: Bound,
 }
@@ -404,15 +444,20 @@ impl TryFrom<TestText> for Test {
             None => None,
             Some(WeakerText::Bound(bound)) => Some(Weaker::Bound(bound)),
             Some(WeakerText::Relation(weaker)) => {
-                let weaker = *weaker;
-                let sweep = weaker.sweep;
-                let relation =
-                    Relation::new(weaker.kind, weaker.metric, weaker.left, weaker.right, sweep)?;
-                Some(Weaker::Relation(Box::new(relation), weaker.holds))
+                let holds = weaker.holds.clone();
+                Some(Weaker::Relation(Box::new(Relation::new(*weaker)?), holds))
             }
         };
-        let relation = Relation::new(text.kind, text.metric, text.left, text.right, text.sweep)
-            .map_err(|error| format!("{:?}: {error}", text.label))?;
+        let relation = Relation::new(RelationText {
+            kind: text.kind,
+            metric: text.metric,
+            left: text.left,
+            right: text.right,
+            baseline: text.baseline,
+            sweep: text.sweep,
+            holds: text.holds.clone(),
+        })
+        .map_err(|error| format!("{:?}: {error}", text.label))?;
         Ok(Test {
             label: text.label,
             relation,

@@ -20,6 +20,8 @@ pub struct Sweep {
     pub along: String,
     /// A metric by which the test's own is divided, level by level.
     pub over: Option<String>,
+    /// A metric whose values stand in place of the levels, for a `slope`: what one more of it costs.
+    pub per: Option<String>,
     /// Where the knee is.
     pub knee: Option<Knee>,
     /// The levels looked at.
@@ -71,6 +73,10 @@ pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(
         "has no floor: only a gain has",
     )?;
     refuse(
+        sweep.per.is_some() && kind != Kind::Slope,
+        "is not per anything: only a slope is",
+    )?;
+    refuse(
         !sweep.relative_to.is_empty() && kind != Kind::Knee,
         "is not relative_to anything: only a knee is",
     )?;
@@ -96,6 +102,7 @@ struct Trace<'a> {
     numbers: Vec<Vec<u32>>,
     values: Vec<Vec<f64>>,
     over: Option<Vec<Vec<f64>>>,
+    per: Option<Vec<Vec<f64>>>,
     of_knee: Option<Vec<Vec<f64>>>,
     first: &'a Cell,
     remark: String,
@@ -104,6 +111,8 @@ struct Trace<'a> {
 /// A curve as one resample has it.
 struct Drawn<'a> {
     xs: &'a [f64],
+    /// What stands in place of the levels where a slope is taken.
+    per: Option<Vec<f64>>,
     ys: Vec<f64>,
     knee: Option<f64>,
 }
@@ -115,8 +124,8 @@ impl Bench<'_> {
             return self.ranking(relation, sweep, among, place);
         }
         let mut traces = Vec::new();
-        for side in relation.sides() {
-            match self.trace(side, relation, sweep, place) {
+        for side in curves_of(relation) {
+            match self.trace(&side, relation, sweep, place) {
                 Ok(trace) => traces.push(trace),
                 Err(problem) => return problem,
             }
@@ -222,12 +231,14 @@ impl Bench<'_> {
                 remark = join(&remark, &text);
             }
             let over = sweep.over.as_deref().map(same).transpose()?;
+            let per = sweep.per.as_deref().map(same).transpose()?;
             let of_knee = sweep.knee.as_ref().map(|k| same(&k.of)).transpose()?;
             let trace = trace.get_or_insert_with(|| Trace {
                 xs: Vec::new(),
                 numbers: Vec::new(),
                 values: Vec::new(),
                 over: over.is_some().then(Vec::new),
+                per: per.is_some().then(Vec::new),
                 of_knee: of_knee.is_some().then(Vec::new),
                 first: cell,
                 remark: String::new(),
@@ -236,6 +247,9 @@ impl Bench<'_> {
             trace.numbers.push(values.iter().map(|(n, _)| *n).collect());
             trace.values.push(values.iter().map(|(_, v)| *v).collect());
             if let (Some(all), Some(own)) = (&mut trace.over, over) {
+                all.push(own);
+            }
+            if let (Some(all), Some(own)) = (&mut trace.per, per) {
                 all.push(own);
             }
             if let (Some(all), Some(own)) = (&mut trace.of_knee, of_knee) {
@@ -369,6 +383,7 @@ impl Trace<'_> {
         let knee = sweep.knee.as_ref().zip(self.of_knee.as_ref());
         Drawn {
             xs: &self.xs,
+            per: self.per.as_deref().map(means),
             ys,
             knee: knee.and_then(|(knee, values)| knee.rule.find(&self.xs, &means(values))),
         }
@@ -404,6 +419,21 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
             .map(|i| (curve.xs[i], curve.ys[i]))
             .unzip())
     };
+    // One curve over another, level by level, at those levels that both have.
+    let gains = |one: &Drawn<'_>, other: &Drawn<'_>| -> Result<Vec<f64>, String> {
+        let floor = sweep.floor.unwrap_or(f64::NEG_INFINITY);
+        let gains: Vec<f64> = at(one, sweep.at, 1)?
+            .into_iter()
+            .filter_map(|i| {
+                let j = other.xs.iter().position(|x| *x == one.xs[i])?;
+                Some(one.ys[i].max(floor) / other.ys[j].max(floor))
+            })
+            .collect();
+        if gains.is_empty() {
+            return Err(format!("no {along} level {} on both sides", sweep.at));
+        }
+        Ok(gains)
+    };
     let one = &curves[0];
     match kind {
         Kind::Knee => Ok(knees.map_or(f64::NAN, |(low, _)| low / expected)),
@@ -416,20 +446,16 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
             let values: Vec<f64> = levels.iter().map(|i| one.ys[*i] / one.xs[*i]).collect();
             Ok(sweep.pick.of(&values))
         }
-        Kind::Gain => {
-            let other = &curves[1];
-            let floor = sweep.floor.unwrap_or(f64::NEG_INFINITY);
-            let gains: Vec<f64> = at(one, sweep.at, 1)?
-                .into_iter()
-                .filter_map(|i| {
-                    let j = other.xs.iter().position(|x| *x == one.xs[i])?;
-                    Some(one.ys[i].max(floor) / other.ys[j].max(floor))
-                })
-                .collect();
-            if gains.is_empty() {
-                return Err(format!("no {along} level {} on both sides", sweep.at));
+        Kind::Gain => Ok(sweep.pick.of(&gains(one, &curves[1])?)),
+        Kind::Loss => {
+            let loss = |one: usize| -> Result<f64, String> {
+                Ok(1.0 - mean(&gains(&curves[one], &curves[one + 1])?))
+            };
+            let (left, right) = (loss(0)?, loss(2)?);
+            if right <= 0.0 {
+                return Err("the right side loses nothing against its baseline".to_owned());
             }
-            Ok(sweep.pick.of(&gains))
+            Ok(left / right)
         }
         Kind::Trend => {
             let (_, ys) = part(one, sweep.at)?;
@@ -437,15 +463,40 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
         }
         Kind::Monotone => Ok(steadiness(&part(one, sweep.at)?.1)),
         Kind::Slope => {
-            let (one, other) = (part(one, sweep.at)?, part(&curves[1], sweep.at)?);
-            Ok(slope(&one.0, &one.1) / slope(&other.0, &other.1))
+            let slope_of = |curve: &Drawn<'_>| -> Result<f64, String> {
+                let levels = at(curve, sweep.at, 2)?;
+                let of = |all: &[f64]| levels.iter().map(|i| all[*i]).collect::<Vec<f64>>();
+                let xs = of(curve.per.as_deref().unwrap_or(curve.xs));
+                Ok(slope(&xs, &of(&curve.ys)))
+            };
+            match curves.get(1) {
+                None => slope_of(one),
+                Some(other) => Ok(slope_of(one)? / slope_of(other)?),
+            }
         }
         Kind::Bend => {
             let (past, before) = (part(one, Place::Past)?, part(one, Place::ToKnee)?);
             Ok(slope(&past.0, &past.1) / slope(&before.0, &before.1))
         }
-        Kind::Level | Kind::Difference | Kind::Ratio | Kind::Ranking => Ok(f64::NAN),
+        Kind::Level | Kind::Difference | Kind::Ratio | Kind::Distance | Kind::Ranking => {
+            Ok(f64::NAN)
+        }
     }
+}
+
+/// The sides whose curves a relation needs; after each side of a loss stands its baseline.
+fn curves_of(relation: &Relation) -> Vec<Side> {
+    let mut sides = Vec::new();
+    for side in relation.sides() {
+        sides.push(side.clone());
+        if let Some(baseline) = &relation.baseline {
+            sides.push(Side {
+                metric: side.metric.clone(),
+                selection: side.selection.with(baseline),
+            });
+        }
+    }
+    sides
 }
 
 fn no_knee(knee: &Knee, along: &str, xs: &[f64]) -> String {

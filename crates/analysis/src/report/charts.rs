@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::stacked;
 use super::svg::{Scale, label, xy};
 use crate::digest::Digest;
 use crate::study::Figure;
@@ -24,7 +25,10 @@ pub(super) fn headline(digest: &Digest<'_>) -> Markup {
             .figures
             .iter()
             .filter(move |figure| figure.headline == headline)
-            .filter_map(|figure| chart(digest, figure))
+            .filter_map(|figure| match figure.stack.is_empty() {
+                true => chart(digest, figure),
+                false => stacked::chart(digest, figure),
+            })
     };
     html! {
         @for chart in figures(true) { (chart) }

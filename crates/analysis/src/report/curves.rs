@@ -92,6 +92,15 @@ fn figure(curve: &CurveResult, name_era: bool) -> Markup {
             }
             figcaption {
                 (curve.caption)
+                @for panel in &curve.panels {
+                    @let slopes: Vec<String> =
+                        panel.lines.iter().filter_map(Line::slope_text).collect();
+                    @if !slopes.is_empty() {
+                        " " span.slopes {
+                            "Slope, " (panel.unit) " for each: " (slopes.join("; ")) "."
+                        }
+                    }
+                }
                 @for published in curve.published.iter().filter(|p| !p.figures.is_empty()) {
                     " " span.published { "Paper: " (published.sentence()) "." }
                 }
@@ -145,7 +154,7 @@ fn doubts(curve: &CurveResult) -> Markup {
         for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
             let text = format!(
                 "{} {} {}: {}",
-                line.series, curve.along, point.x, point.remark
+                line.series, curve.along, point.level, point.remark
             );
             if !doubts.contains(&text) {
                 doubts.push(text);
@@ -189,10 +198,16 @@ impl<'a> Frame<'a> {
         } else {
             lowest + 1.0
         };
+        let narrowest = points().map(|point| point.x).fold(widest, f64::min);
+        let x = if curve.logarithmic && narrowest > 0.0 {
+            Scale::logarithmic(narrowest, widest, left, left + PANEL)
+        } else {
+            Scale::linear(0.0, widest * 1.03, left, left + PANEL)
+        };
         Frame {
             curve,
             panel,
-            x: Scale::linear(0.0, widest * 1.03, left, left + PANEL),
+            x,
             y: Scale::linear(
                 lowest,
                 lowest + (highest - lowest) * 1.06,
@@ -227,7 +242,9 @@ impl<'a> Frame<'a> {
             text.tick x=(xy(right)) y=(xy(bottom + 29.0)) text-anchor="end" { (self.curve.axis) }
             (self.published())
             @if self.panel.identity { (self.identity()) }
-            @for line in &self.panel.lines { (self.reach(line)) }
+            @for line in self.panel.lines.iter().filter(|line| line.fit.is_none()) {
+                (self.reach(line))
+            }
             @for line in &self.panel.lines { (self.line(line)) }
         }
     }
@@ -295,8 +312,11 @@ impl<'a> Frame<'a> {
             .map(|point| Some((self.x.place(point.x), self.y.place(point.estimate?.value))))
             .collect();
         let class = format!("line series{}", line.place % LOOKS);
+        // Points that have a line fitted to them are in no order of their own.
+        let is_joined = line.fit.is_none();
         html! {
-            @for stretch in places.split(Option::is_none).filter(|stretch| stretch.len() > 1) {
+            (self.fit(line))
+            @for stretch in places.split(Option::is_none).filter(|s| is_joined && s.len() > 1) {
                 @let corners = stretch.iter().flatten().map(|(x, y)| corner(*x, *y));
                 polyline class=(class) points=(corners.collect::<Vec<_>>().join(" ")) {}
             }
@@ -310,6 +330,23 @@ impl<'a> Frame<'a> {
                         text-anchor="middle" { "INVALID" }
                 }
             }
+        }
+    }
+
+    /// The line fitted to the points, as far as they reach and the panel does.
+    fn fit(&self, line: &Line) -> Markup {
+        let Some(fit) = line.fit else {
+            return html! {};
+        };
+        let height = |x: f64| fit.intercept + fit.slope.value * x;
+        let ends = |pick: fn(f64, f64) -> f64, from: f64| {
+            line.points.iter().map(|point| point.x).fold(from, pick)
+        };
+        let (x1, x2) = (ends(f64::min, f64::INFINITY), ends(f64::max, 0.0));
+        html! {
+            line class={ "line fit series" (line.place % LOOKS) }
+                x1=(xy(self.x.place(x1))) y1=(xy(self.y.place(height(x1))))
+                x2=(xy(self.x.place(x2))) y2=(xy(self.y.place(height(x2)))) {}
         }
     }
 

@@ -11,6 +11,7 @@ mod closeness;
 mod curves;
 mod embed;
 mod header;
+mod stacked;
 mod svg;
 mod tables;
 

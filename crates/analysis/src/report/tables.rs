@@ -3,16 +3,21 @@
 use maud::{Markup, html};
 
 use crate::digest::Digest;
-use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
+use crate::tables::{Column, Datum, Measured, RowResult, TableResult, significant};
 
 /// The paper's tables, and a word on those that are not there.
 pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
     html! {
         @if !digest.study.layouts.is_empty() { p.lead {
-            "Pa is packets in both directions, Bytes is TCP payload, Sec is seconds, %ov the share of "
-            "40-octet TCP/IP headers. Behind ours stands the longer half of the 95 % interval, where the digits "
-            "show it; behind the paper's, ours over the paper's. Packet counts of the paper marked " span.derived { "~" }
-            " are derived from its bytes and overhead. Rows in italics are not in the paper."
+            @if !digest.study.about.columns.is_empty() { (digest.study.about.columns) ". " }
+            "Behind ours stands the longer half of the 95 % interval, where the digits "
+            "show it; behind the paper's, ours over the paper's. Figures of the paper marked " span.derived { "~" }
+            " are derived from what it prints. Rows in italics are not in the paper."
+            @if digest.study.layouts.iter().any(|layout| layout.relative_to.is_some()) {
+                " Where a table has rel., that is a row over the one the table names, ours by ours and the "
+                "paper's by the paper's: this is what can be compared, and what stands behind it is our ratio "
+                "over the paper's. Absolute figures stand beside each other and are of different machines."
+            }
         } }
         (tables(digest, true))
         @let missing = missing(digest);
@@ -64,6 +69,7 @@ fn one(table: &TableResult, index: usize, era: usize) -> Markup {
                 caption {
                     span.id { (table.id) }
                     @if index == 0 { " " (table.title) }
+                    @if let Some(base) = &table.relative_to { span.n { "rel. to " (base) } }
                     span class={ "tag era" (era) } { "era " (table.era) }
                     @if let Some((fewest, most)) = table.replicates {
                         span.n {
@@ -97,7 +103,20 @@ fn one(table: &TableResult, index: usize, era: usize) -> Markup {
                         }
                     }
                 }
-                @for row in &table.rows { (body(table, row)) }
+                @for (place, row) in table.rows.iter().enumerate() {
+                    @let is_new = place == 0 || table.rows[place - 1].section != row.section;
+                    @if is_new && !row.section.is_empty() {
+                        tbody.section {
+                            tr {
+                                th scope="rowgroup"
+                                    colspan=(2 + 2 * table.groups.len() * table.columns.len()) {
+                                    (row.section)
+                                }
+                            }
+                        }
+                    }
+                    (body(table, row))
+                }
             }
             @for (index, note) in table.footnotes.iter().enumerate() {
                 p.footnote { sup { (index + 1) } " " (note) }
@@ -148,8 +167,12 @@ fn body(table: &TableResult, row: &RowResult) -> Markup {
             data.any(|datum| datum.also[*place] != Measured::Missing)
         })
         .collect();
-    let has_published = row.data.iter().flatten().any(|d| d.published.is_some());
-    let lines = 1 + also.len() + usize::from(has_published);
+    let has = |has: &dyn Fn(&Datum) -> bool| row.data.iter().flatten().any(has);
+    let has_published = has(&|d| d.published.is_some());
+    let has_ratio = has(&|d| d.relative.is_some_and(|r| r.ours.is_some()));
+    let has_published_ratio = has(&|d| d.relative.is_some_and(|r| r.published.is_some()));
+    let lines = [has_published, has_ratio, has_published_ratio];
+    let lines = 1 + also.len() + lines.into_iter().filter(|has| *has).count();
     let is_extra = table.has_published() && !row.in_the_paper;
     let needs_kind = !table.also.is_empty() || table.has_published();
     html! {
@@ -168,7 +191,21 @@ fn body(table: &TableResult, row: &RowResult) -> Markup {
             @if has_published {
                 tr.paper {
                     td.kind { "paper" }
-                    (cells(table, row, &published))
+                    (cells(table, row, &|column, datum| {
+                        published(column, datum, table.relative_to.is_some())
+                    }))
+                }
+            }
+            @if has_ratio {
+                tr.ours.relative {
+                    td.kind { "rel." }
+                    (cells(table, row, &|_, datum| relative(datum)))
+                }
+            }
+            @if has_published_ratio {
+                tr.paper {
+                    td.kind { "paper" }
+                    (cells(table, row, &|_, datum| published_relative(datum)))
                 }
             }
         }
@@ -212,7 +249,29 @@ fn ours(column: &Column, measured: &Measured) -> (Markup, Markup) {
     }
 }
 
-fn published(column: &Column, datum: &Datum) -> (Markup, Markup) {
+/// A ratio to the table's base has three significant digits, whatever its column's figures have.
+fn relative(datum: &Datum) -> (Markup, Markup) {
+    let Some(ratio) = datum.relative.and_then(|relative| relative.ours) else {
+        return (html! {}, html! {});
+    };
+    let spread = ratio.half_length().map(significant);
+    (
+        html! { (significant(ratio.value)) },
+        html! { @if let Some(half) = spread { "±" (half) } },
+    )
+}
+
+fn published_relative(datum: &Datum) -> (Markup, Markup) {
+    let Some(relative) = datum.relative else {
+        return (html! {}, html! {});
+    };
+    (
+        html! { @if let Some(ratio) = relative.published { (significant(ratio)) } },
+        html! { @if let Some(ratio) = relative.ratio() { "×" (format!("{ratio:.2}")) } },
+    )
+}
+
+fn published(column: &Column, datum: &Datum, is_relative: bool) -> (Markup, Markup) {
     let Some(published) = datum.published else {
         return (html! {}, html! {});
     };
@@ -222,7 +281,9 @@ fn published(column: &Column, datum: &Datum) -> (Markup, Markup) {
             (column.format(published.value))
         },
         html! {
-            @if let Some(ratio) = datum.ratio() { "×" (format!("{ratio:.2}")) }
+            @if let Some(ratio) = datum.ratio().filter(|_| !is_relative) {
+                "×" (format!("{ratio:.2}"))
+            }
         },
     )
 }

@@ -4,8 +4,9 @@
 use super::{CLAIMS, Selection, StudyData, TABLES};
 use crate::Error;
 use crate::claims::Relation;
+use crate::sweep::family::{is_family, members};
 use crate::sweep::shape::Place;
-use crate::sweep::{Curve, number};
+use crate::sweep::{Curve, number, unit};
 use crate::tables::Table;
 
 impl StudyData {
@@ -16,7 +17,16 @@ impl StudyData {
         for layout in &self.layouts {
             let place = format!("layout {:?}", layout.name);
             for column in &layout.columns {
-                self.check_metric(TABLES, &place, &column.metric)?;
+                for metric in [Some(&column.metric), column.plus.as_ref()]
+                    .into_iter()
+                    .flatten()
+                {
+                    self.check_metric(TABLES, &place, metric)?;
+                }
+            }
+            if let Some(base) = &layout.relative_to {
+                let known = layout.rows.iter().map(|row| row.label.as_str());
+                known_word(TABLES, &place, "row", base, known)?;
             }
         }
         for column in &self.cell_columns {
@@ -27,7 +37,8 @@ impl StudyData {
         }
         for figure in &self.figures {
             let place = format!("figure {:?}", figure.title);
-            let columns = [figure.column.as_str()];
+            let mut columns = vec![figure.column.as_str()];
+            columns.extend(figure.stack.iter().map(String::as_str));
             self.check_cells(&place, &figure.tables, &[], &[&figure.group], &columns)?;
         }
         for acceptance in &self.acceptance {
@@ -76,6 +87,7 @@ impl StudyData {
             .into_iter()
             .chain(table.also.iter().map(|also| &also.select))
             .chain(layout.groups.iter().map(|group| &group.select))
+            .chain(layout.sections.iter().map(|section| &section.select))
             .chain(layout.rows.iter().map(|row| &row.select));
         for selection in selections {
             self.check_selection(TABLES, &place, selection)?;
@@ -131,14 +143,23 @@ impl StudyData {
 
     fn check_curve(&self, curve: &Curve) -> Result<(), Error> {
         let place = format!("curve {:?}", curve.id);
-        self.check_numeric(TABLES, &place, &curve.along)?;
         let known = self.factors.keys().map(String::as_str);
         known_word(TABLES, &place, "factor", &curve.series, known)?;
         self.check_selection(TABLES, &place, &curve.select)?;
         for panel in &curve.panels {
             self.check_selection(TABLES, &place, &panel.select)?;
             let of_knee = panel.knee.as_ref().map(|knee| &knee.of);
-            for metric in [Some(&panel.metric), of_knee].into_iter().flatten() {
+            if is_family(&panel.metric) {
+                self.check_family(TABLES, &place, &panel.metric)?;
+                if of_knee.or(panel.per.as_ref()).is_some() {
+                    let message = format!("{place}: a distribution has no knee and is per nothing");
+                    return Err(Error::study(TABLES, message));
+                }
+                continue;
+            }
+            self.check_numeric(TABLES, &place, &curve.along)?;
+            let metrics = [Some(&panel.metric), of_knee, panel.per.as_ref()];
+            for metric in metrics.into_iter().flatten() {
                 self.check_metric(TABLES, &place, metric)?;
             }
         }
@@ -152,26 +173,26 @@ impl StudyData {
     fn check_relation(&self, place: &str, relation: &Relation) -> Result<(), Error> {
         let own = relation.sides().filter_map(|side| side.metric.as_ref());
         for metric in own.chain([&relation.metric]) {
-            self.check_metric(CLAIMS, place, metric)?;
+            match is_family(metric) {
+                true => self.check_family(CLAIMS, place, metric)?,
+                false => self.check_metric(CLAIMS, place, metric)?,
+            }
         }
         let Some(sweep) = &relation.sweep else {
             return Ok(());
         };
         let of_knee = sweep.knee.as_ref().map(|knee| &knee.of);
-        for metric in [of_knee, sweep.over.as_ref()].into_iter().flatten() {
+        let others = [of_knee, sweep.over.as_ref(), sweep.per.as_ref()];
+        for metric in others.into_iter().flatten() {
             self.check_metric(CLAIMS, place, metric)?;
         }
         let levels = self.check_numeric(CLAIMS, place, &sweep.along)?;
-        if let Place::Level(level) = sweep.at {
-            let word = level.to_string();
+        if let Place::Level(level) = sweep.at
+            && !levels.iter().any(|known| number(known) == Some(level))
+        {
+            let what = format!("level of {}", sweep.along);
             let known = levels.iter().map(String::as_str);
-            known_word(
-                CLAIMS,
-                place,
-                &format!("level of {}", sweep.along),
-                &word,
-                known,
-            )?;
+            known_word(CLAIMS, place, &what, &level.to_string(), known)?;
         }
         for factor in sweep.among.iter().chain(&sweep.relative_to) {
             let known = self.factors.keys().map(String::as_str);
@@ -190,7 +211,14 @@ impl StudyData {
         let known = self.factors.keys().map(String::as_str);
         known_word(file, place, "factor", factor, known)?;
         let levels = &self.factors[factor].levels;
-        match levels.iter().find(|level| number(level).is_none()) {
+        // A word such as `none` beside numbers of one unit is a level, and no point of a curve.
+        let (numbers, words): (Vec<&String>, Vec<&String>) =
+            levels.iter().partition(|level| number(level).is_some());
+        let odd = match numbers.as_slice() {
+            [] | [_] => words.first().copied(),
+            [first, rest @ ..] => rest.iter().find(|l| unit(l) != unit(first)).copied(),
+        };
+        match odd {
             None => Ok(levels),
             Some(level) => {
                 let message = format!(
@@ -199,6 +227,15 @@ impl StudyData {
                 Err(Error::study(file, message))
             }
         }
+    }
+
+    fn check_family(&self, file: &'static str, place: &str, family: &str) -> Result<(), Error> {
+        if members(&self.metrics, family).len() >= 2 {
+            return Ok(());
+        }
+        let message =
+            format!("{place}: fewer than two declared metrics are of the family {family:?}");
+        Err(Error::study(file, message))
     }
 
     fn check_metric(&self, file: &'static str, place: &str, metric: &str) -> Result<(), Error> {

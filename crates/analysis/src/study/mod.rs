@@ -79,6 +79,9 @@ pub struct About {
     pub citation: String,
     /// What is measured, in a few sentences.
     pub summary: String,
+    /// What the headings of the tables' columns mean, in a line or two.
+    #[serde(default)]
+    pub columns: String,
 }
 
 /// A chart: one column of some tables, a panel each.
@@ -95,6 +98,10 @@ pub struct Figure {
     pub group: String,
     /// The column.
     pub column: String,
+    /// The columns that it is the sum of: each a part of its bar, and a panel a section of the tables.
+    /// None: bars of one part, a panel a table.
+    #[serde(default)]
+    pub stack: Vec<String>,
     /// What the axis counts, as in `seconds`.
     pub axis: String,
     /// Whether it opens the report rather than closing it.

@@ -1,11 +1,13 @@
 //! Looks a curve's cells up in a run, and estimates them.
 
+use super::family::{is_family, members};
+use super::shape::slope;
 use super::{
-    Curve, CurvePoint, CurveResult, Line, NoCurve, Panel, PanelResult, PublishedLine, number,
+    Curve, CurvePoint, CurveResult, Fit, Line, NoCurve, Panel, PanelResult, PublishedLine, number,
 };
 use crate::run::{Cell, CellState, Run};
-use crate::statistics::{Bootstrap, mean};
-use crate::study::StudyData;
+use crate::statistics::{Bootstrap, Sides, mean};
+use crate::study::{Selection, StudyData};
 
 /// Every curve of a study in every era of a run, in the order of the study, then of the eras. A curve
 /// with nothing measured is among them ([`CurveResult::is_measured`]).
@@ -50,6 +52,7 @@ impl Builder<'_> {
             era: era.to_owned(),
             along: curve.along.clone(),
             axis: curve.axis.clone(),
+            logarithmic: curve.logarithmic,
             caption: curve.caption.clone(),
             note: curve.note.clone(),
             of_the_paper: curve.of_the_paper,
@@ -67,15 +70,15 @@ impl Builder<'_> {
         let lines = series.iter().enumerate().filter_map(|(place, level)| {
             let selection = curve.select.clone().at("era", era);
             let selection = selection.with(&panel.select).at(&curve.series, level);
-            let mut cells: Vec<(f64, &Cell)> = selection
-                .matching(self.run, &self.study.factors)
-                .filter_map(|cell| Some((number(cell.key.level(&curve.along)?)?, cell)))
-                .collect();
-            cells.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-            let points: Vec<CurvePoint> = cells
-                .chunk_by(|(a, _), (b, _)| a == b)
-                .filter_map(|at| self.point(at, &panel.metric))
-                .collect();
+            let points = match is_family(&panel.metric) {
+                true => self.distribution(&selection, &panel.metric),
+                false => self.points(&selection, &curve.along, panel),
+            };
+            let fit = panel.per.as_ref().and_then(|per| {
+                let levels = super::levels(self.run, self.study, &selection, &curve.along);
+                let cells = levels.map_or_else(|_: NoCurve| Vec::new(), |levels| levels.cells);
+                self.fit(&cells, per, &panel.metric)
+            });
             let knee = panel.knee.as_ref().and_then(|knee| {
                 let levels = super::levels(self.run, self.study, &selection, &curve.along);
                 let cells = levels.map_or_else(|_: NoCurve| Vec::new(), |levels| levels.cells);
@@ -90,15 +93,101 @@ impl Builder<'_> {
                 place,
                 points,
                 knee,
+                fit,
             })
         });
+        let along = match is_family(&panel.metric) {
+            true => &panel.metric,
+            false => panel.per.as_ref().unwrap_or(&curve.along),
+        };
         PanelResult {
             title: panel.title.clone(),
             metric: panel.metric.clone(),
             unit: panel.unit.clone(),
+            along: along.clone(),
             identity: panel.identity,
             lines: lines.collect(),
         }
+    }
+
+    /// A point for each level of the factor, in the order of their places.
+    fn points(&self, selection: &Selection, along: &str, panel: &Panel) -> Vec<CurvePoint> {
+        let mut cells: Vec<(f64, &Cell)> = selection
+            .matching(self.run, &self.study.factors)
+            .filter_map(|cell| Some((number(cell.key.level(along)?)?, cell)))
+            .collect();
+        cells.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let mut points: Vec<CurvePoint> = cells
+            .chunk_by(|(a, _), (b, _)| a == b)
+            .filter_map(|at| {
+                let mut point = self.point(at, &panel.metric)?;
+                if let Some(per) = &panel.per {
+                    point.x = mean_of(at[0].1, per)?;
+                }
+                Some(point)
+            })
+            .collect();
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        points
+    }
+
+    /// A point for each step of one cell's distribution.
+    fn distribution(&self, selection: &Selection, family: &str) -> Vec<CurvePoint> {
+        let cells: Vec<&Cell> = selection.matching(self.run, &self.study.factors).collect();
+        if cells.is_empty() {
+            return Vec::new();
+        }
+        members(&self.study.metrics, family)
+            .into_iter()
+            .filter_map(|(step, metric)| {
+                let at: Vec<(f64, &Cell)> = cells.iter().map(|cell| (step, *cell)).collect();
+                self.point(&at, metric)
+            })
+            .collect()
+    }
+
+    /// The line through the cells' means; `None` below two cells that have both metrics in the same
+    /// replicates.
+    fn fit(&self, cells: &[(f64, &Cell)], per: &str, metric: &str) -> Option<Fit> {
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
+        let mut both: Vec<(Vec<f64>, Vec<f64>)> = Vec::new();
+        for (_, cell) in cells {
+            let (at, xs): (Vec<u32>, Vec<f64>) = cell.values(per).into_iter().unzip();
+            let (of, ys): (Vec<u32>, Vec<f64>) = cell.values(metric).into_iter().unzip();
+            if !at.is_empty() && at == of {
+                numbers.push(at);
+                both.push((xs, ys));
+            }
+        }
+        // What is resampled are the replicates' places in their cells, the same for both metrics.
+        let places: Vec<Vec<f64>> = numbers
+            .iter()
+            .map(|numbers| (0..numbers.len()).map(|place| place as f64).collect())
+            .collect();
+        let sides = match numbers.windows(2).all(|pair| pair[0] == pair[1]) {
+            true => Sides::Paired,
+            false => Sides::Independent,
+        };
+        let means = |drawn: &[&[f64]]| -> (Vec<f64>, Vec<f64>) {
+            let mean_of = |values: &[f64], places: &[f64]| {
+                let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
+                mean(&drawn)
+            };
+            let points = both.iter().zip(drawn);
+            points
+                .map(|((xs, ys), places)| (mean_of(xs, places), mean_of(ys, places)))
+                .unzip()
+        };
+        let samples: Vec<&[f64]> = places.iter().map(Vec::as_slice).collect();
+        let (xs, ys) = means(&samples);
+        let slope = self.bootstrap.estimate(&samples, sides, &|drawn| {
+            let (xs, ys) = means(drawn);
+            slope(&xs, &ys)
+        })?;
+        slope.value.is_finite().then(|| Fit {
+            intercept: mean(&ys) - slope.value * mean(&xs),
+            slope,
+        })
     }
 
     /// The point of the cells at one level, of which there should be one; `None` when it does not
@@ -110,6 +199,7 @@ impl Builder<'_> {
             let factors = crate::study::differing_factors(&cells).join(", ");
             return Some(CurvePoint {
                 x,
+                level: x,
                 estimate: None,
                 remark: format!("several cells differ in {factors}"),
             });
@@ -128,6 +218,7 @@ impl Builder<'_> {
         let estimate = self.bootstrap.mean(&values);
         (estimate.is_some() || cell.state() == CellState::Invalid).then_some(CurvePoint {
             x,
+            level: x,
             estimate,
             remark,
         })

@@ -23,7 +23,7 @@ pub fn csv_text(curves: &[CurveResult]) -> String {
                         panel.unit.clone(),
                         curve.era.clone(),
                         line.series.clone(),
-                        curve.along.clone(),
+                        panel.along.clone(),
                         point.x.to_string(),
                         point.estimate.map_or(0, |e| e.n).to_string(),
                         number(point.estimate.map(|e| e.value)),

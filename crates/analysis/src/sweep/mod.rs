@@ -9,6 +9,7 @@
 
 mod build;
 mod export;
+pub(crate) mod family;
 pub mod shape;
 
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,14 @@ pub use export::csv_text;
 use crate::run::{Cell, CellState, Run};
 use crate::statistics::Estimate;
 use crate::study::{Selection, StudyData};
+use crate::tables::significant;
 use shape::Knee;
 
-/// A figure of curves, as a study describes it: panels with the same factor on the horizontal axis.
+/// A figure of curves, as a study describes it: panels with the same quantity on the horizontal axis.
+///
+/// That is a numeric factor, whose levels are the points. A panel may be of a family of metrics instead
+/// (`cwnd_le_*_pct`), whose steps are the points of one cell's distribution; or it may have a
+/// metric in place of the levels ([`Panel::per`]).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
@@ -29,10 +35,13 @@ pub struct Curve {
     pub id: String,
     /// What it shows.
     pub title: String,
-    /// The numeric factor on the horizontal axis.
+    /// The numeric factor on the horizontal axis; a word for the steps where every panel is of a family.
     pub along: String,
     /// What that axis counts, as in `concurrent clients`.
     pub axis: String,
+    /// Whether equal ratios are equally far apart on that axis.
+    #[serde(default)]
+    pub logarithmic: bool,
     /// The factor whose levels are the lines.
     pub series: String,
     /// The levels that all its cells share.
@@ -61,10 +70,13 @@ pub struct Curve {
 pub struct Panel {
     /// A title of a few words.
     pub title: String,
-    /// The metric.
+    /// The metric, or a family of metrics.
     pub metric: String,
     /// Its unit, as in `kB/s`.
     pub unit: String,
+    /// A metric whose means stand on the horizontal axis in place of the levels. A straight line of least
+    /// squares is fitted to the points: what one more of it costs.
+    pub per: Option<String>,
     /// Levels of its own.
     #[serde(default)]
     pub select: Selection,
@@ -101,6 +113,8 @@ pub struct CurveResult {
     pub along: String,
     /// What that axis counts.
     pub axis: String,
+    /// Whether equal ratios are equally far apart on that axis.
+    pub logarithmic: bool,
     /// What is to be seen in it.
     pub caption: String,
     /// What a reader should know.
@@ -141,6 +155,8 @@ pub struct PanelResult {
     pub metric: String,
     /// Its unit.
     pub unit: String,
+    /// What is on its horizontal axis: the factor, the family of metrics, or the metric.
+    pub along: String,
     /// Whether the line y = x is drawn.
     pub identity: bool,
     /// A line for each level of the series' factor that was measured.
@@ -158,13 +174,39 @@ pub struct Line {
     pub points: Vec<CurvePoint>,
     /// Its knee in the means, where the panel wants it marked and there is one.
     pub knee: Option<f64>,
+    /// The straight line through its points, where the panel is per a metric.
+    pub fit: Option<Fit>,
+}
+
+impl Line {
+    /// `h1.0 378 [350, 402]`: the slope of its fit, where it has one.
+    pub fn slope_text(&self) -> Option<String> {
+        let slope = self.fit?.slope;
+        let mut text = format!("{} {}", self.series, significant(slope.value));
+        if let Some(interval) = slope.interval {
+            let (low, high) = (significant(interval.low), significant(interval.high));
+            text.push_str(&format!(" [{low}, {high}]"));
+        }
+        Some(text)
+    }
+}
+
+/// A straight line of least squares.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Fit {
+    /// Its height at zero.
+    pub intercept: f64,
+    /// Its slope; `n` is of the level with the fewest replicates.
+    pub slope: Estimate,
 }
 
 /// One point of a line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// The level of the numeric factor.
+    /// Its place on the horizontal axis.
     pub x: f64,
+    /// The level of the numeric factor: its place, but where a panel is per a metric.
+    pub level: f64,
     /// The mean over valid replicates; `None` when there are none.
     pub estimate: Option<Estimate>,
     /// Why it is missing or stands on fewer replicates than were made; empty otherwise.
@@ -241,7 +283,37 @@ pub(crate) fn levels<'a>(
     Ok(Levels { cells, left_out })
 }
 
-/// A level that is a number.
+/// A level that is a number, alone (`32`), with a unit behind it (16 of `16M`), or as the last setting of
+/// a word (43 of `microscape:files=43`).
 pub(crate) fn number(level: &str) -> Option<f64> {
-    level.parse().ok().filter(|value: &f64| value.is_finite())
+    let setting = level.rsplit('=').next().unwrap_or(level);
+    let value: f64 = setting.parse().or_else(|_| bare(setting).parse()).ok()?;
+    value.is_finite().then_some(value)
+}
+
+/// The unit behind a level that is a number: nothing, or as in `16M`.
+pub(crate) fn unit(level: &str) -> &str {
+    &level[bare(level).len()..]
+}
+
+fn bare(level: &str) -> &str {
+    level.trim_end_matches(|c: char| c.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{number, unit};
+
+    #[test]
+    fn levels_are_numbers_with_or_without_a_unit() {
+        assert_eq!((number("32"), unit("32")), (Some(32.0), ""));
+        assert_eq!((number("16M"), unit("16M")), (Some(16.0), "M"));
+        assert_eq!((number("200ops"), unit("200ops")), (Some(200.0), "ops"));
+        assert_eq!(number("1e3"), Some(1000.0));
+        let setting = "microscape:files=43";
+        assert_eq!((number(setting), unit(setting)), (Some(43.0), ""));
+        for word in ["none", "h1.1", "inf", "NaN", "almeida-300k", "h1.1x2", ""] {
+            assert_eq!(number(word), None, "{word}");
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! Looks a table's cells up in a run, and estimates them.
 
-use super::{Datum, Layout, Measured, PublishedValue, RowResult, Table, TableResult};
+use super::{
+    Column, Datum, Layout, Measured, PublishedValue, Relative, Row, RowResult, Section, Table,
+    TableResult,
+};
 use crate::run::{CellState, Run};
-use crate::statistics::Bootstrap;
+use crate::statistics::{Bootstrap, Estimate, Sides};
 use crate::study::{Selection, StudyData, Unresolved};
 
 /// Every table of a study in every era of a run, in the order of the study, then of the eras. A table
@@ -43,45 +46,19 @@ impl Builder<'_> {
     fn table(mut self, era: &str) -> TableResult {
         let (table, layout) = (self.table, self.layout);
         let place = table.select.clone().at("era", era);
+        let whole = [Section::default()];
+        let sections = match layout.sections.as_slice() {
+            [] => &whole,
+            sections => sections,
+        };
         let mut rows = Vec::new();
-        for row in &layout.rows {
-            let mut data = Vec::new();
-            for group in &layout.groups {
-                let ours = place.with(&group.select).with(&row.select);
-                let environment = group.environment.as_ref().or(table.environment.as_ref());
-                let mut cells = Vec::new();
-                for column in &layout.columns {
-                    let also = table.also.iter().map(|also| ours.with(&also.select));
-                    let also: Vec<Selection> = also.collect();
-                    let published = published(
-                        self.study,
-                        &table.id,
-                        environment,
-                        row.variant.as_ref(),
-                        column
-                            .published
-                            .as_ref()
-                            .map(|p| format!("{}{p}", group.prefix)),
-                    );
-                    cells.push(Datum {
-                        ours: self.measured(&ours, &column.metric),
-                        also: also
-                            .iter()
-                            .map(|selection| self.measured(selection, &column.metric))
-                            .collect(),
-                        published,
-                    });
+        for section in sections {
+            let place = place.with(&section.select);
+            for row in &layout.rows {
+                let result = self.row(section, row, &place);
+                if !result.is_empty() {
+                    rows.push(result);
                 }
-                data.push(cells);
-            }
-            let result = RowResult {
-                label: row.label.clone(),
-                brief: row.brief.clone().unwrap_or_else(|| row.label.clone()),
-                in_the_paper: row.variant.is_some(),
-                data,
-            };
-            if !result.is_empty() {
-                rows.push(result);
             }
         }
         let groups = layout.groups.iter();
@@ -94,13 +71,83 @@ impl Builder<'_> {
             columns: layout.columns.clone(),
             groups: groups.map(|g| (g.key.clone(), g.label.clone())).collect(),
             also: table.also.iter().map(|also| also.label.clone()).collect(),
+            relative_to: layout.relative_to.clone(),
             rows,
             footnotes: self.footnotes,
             replicates: self.replicates,
         }
     }
 
-    fn measured(&mut self, selection: &Selection, metric: &str) -> Measured {
+    fn row(&mut self, section: &Section, row: &Row, place: &Selection) -> RowResult {
+        let (table, layout) = (self.table, self.layout);
+        let base = layout.relative_to.as_ref();
+        let base = base.and_then(|label| layout.rows.iter().find(|row| row.label == *label));
+        let base = base.filter(|base| base.label != row.label);
+        let mut data = Vec::new();
+        for group in &layout.groups {
+            let place = place.with(&group.select);
+            let ours = place.with(&row.select);
+            let environment = [&group.environment, &section.environment, &table.environment];
+            let environment = environment.into_iter().find_map(Option::as_ref);
+            let mut cells = Vec::new();
+            for column in &layout.columns {
+                let also = table.also.iter().map(|also| ours.with(&also.select));
+                let also: Vec<Selection> = also.collect();
+                let published = |row: &Row| {
+                    let variant = row.variant.as_ref();
+                    published(
+                        self.study,
+                        &table.id,
+                        environment,
+                        variant,
+                        column,
+                        &group.prefix,
+                    )
+                };
+                let own = published(row);
+                let relative = base.map(|base| Relative {
+                    ours: self.ratio(&ours, &place.with(&base.select), column),
+                    published: own
+                        .zip(published(base).filter(|base| base.value != 0.0))
+                        .map(|(own, base)| own.value / base.value),
+                });
+                cells.push(Datum {
+                    ours: self.measured(&ours, column),
+                    also: also
+                        .iter()
+                        .map(|selection| self.measured(selection, column))
+                        .collect(),
+                    published: own,
+                    relative,
+                });
+            }
+            data.push(cells);
+        }
+        RowResult {
+            section: section.label.clone(),
+            label: row.label.clone(),
+            brief: row.brief.clone().unwrap_or_else(|| row.label.clone()),
+            in_the_paper: row.variant.is_some(),
+            data,
+        }
+    }
+
+    /// One cell over another, replicate by replicate where both have the same.
+    fn ratio(&self, one: &Selection, base: &Selection, column: &Column) -> Option<Estimate> {
+        let values = |selection: &Selection| -> Option<(Vec<u32>, Vec<f64>)> {
+            let cell = selection.resolve(self.run, &self.study.factors).ok()?;
+            Some(column.values(cell).into_iter().unzip())
+        };
+        let ((numbers, one), (others, base)) = (values(one)?, values(base)?);
+        let sides = match numbers == others {
+            true => Sides::Paired,
+            false => Sides::Independent,
+        };
+        let ratio = self.bootstrap.ratio(&one, &base, sides);
+        ratio.filter(|ratio| ratio.value.is_finite())
+    }
+
+    fn measured(&mut self, selection: &Selection, column: &Column) -> Measured {
         let cell = match selection.resolve(self.run, &self.study.factors) {
             Ok(cell) => cell,
             Err(Unresolved::NotMeasured) => return Measured::Missing,
@@ -130,7 +177,7 @@ impl Builder<'_> {
                 Some(self.footnote(text))
             }
         };
-        let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
+        let values: Vec<f64> = column.values(cell).into_iter().map(|(_, v)| v).collect();
         let Some(estimate) = self.bootstrap.mean(&values) else {
             return Measured::Missing;
         };
@@ -156,13 +203,15 @@ fn published(
     table: &str,
     environment: Option<&String>,
     variant: Option<&String>,
-    metric: Option<String>,
+    column: &Column,
+    prefix: &str,
 ) -> Option<PublishedValue> {
+    let metric = format!("{prefix}{}", column.published.as_ref()?);
     let figure = study
         .published
-        .find(table, environment?, variant?, &metric?)?;
+        .find(table, environment?, variant?, &metric)?;
     Some(PublishedValue {
-        value: figure.value?,
+        value: figure.value? * column.published_times.unwrap_or(1.0),
         derived: figure.is_derived(),
     })
 }

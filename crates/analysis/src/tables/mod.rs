@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use build::build;
 
+use crate::run::Cell;
 use crate::statistics::Estimate;
 use crate::study::Selection;
 
@@ -28,18 +29,43 @@ pub struct Layout {
     /// The rows.
     #[serde(rename = "row")]
     pub rows: Vec<Row>,
+    /// Parts of the table, each of which has all rows: loads, as in 40 users. None: the rows stand once.
+    #[serde(default, rename = "section")]
+    pub sections: Vec<Section>,
+    /// The heading of the row that others of its section are shown relative to as well, where figures
+    /// of two machines can be compared by their ratios alone.
+    pub relative_to: Option<String>,
+}
+
+/// A part of a table that has all its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    /// Its heading.
+    pub label: String,
+    /// Its levels.
+    #[serde(default)]
+    pub select: Selection,
+    /// The published environment, where neither the group nor the table names it.
+    pub environment: Option<String>,
 }
 
 /// A column: a metric.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
     /// Its heading, as in `Pa`.
     pub label: String,
     /// The metric.
     pub metric: String,
+    /// A metric that is added to it, replicate by replicate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plus: Option<String>,
     /// The name of the published metric, after the group's prefix; absent when none was published.
     pub published: Option<String>,
+    /// What the published figures are multiplied by to have our unit, as in a million; absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_times: Option<f64>,
     /// Digits after the point; absent: three significant digits, as for times.
     pub decimals: Option<u8>,
     /// Whether it belongs in the short form of the table.
@@ -48,6 +74,20 @@ pub struct Column {
 }
 
 impl Column {
+    /// Its values over a cell's valid replicates, with the replicates' numbers.
+    pub(crate) fn values(&self, cell: &Cell) -> Vec<(u32, f64)> {
+        let mut values = cell.values(&self.metric);
+        if let Some(plus) = &self.plus {
+            let others = cell.values(plus);
+            values.retain_mut(|(number, value)| {
+                let other = others.iter().find(|(other, _)| other == number);
+                *value += other.map_or(0.0, |(_, more)| *more);
+                other.is_some()
+            });
+        }
+        values
+    }
+
     /// A value as this column shows it.
     pub fn format(&self, value: f64) -> String {
         format!("{value:.*}", self.decimals(value))
@@ -177,6 +217,9 @@ pub struct TableResult {
     pub groups: Vec<(String, String)>,
     /// What the other servers are called.
     pub also: Vec<String>,
+    /// The heading of the row that others are relative to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relative_to: Option<String>,
     /// The rows.
     pub rows: Vec<RowResult>,
     /// Remarks that figures refer to by number, from 1.
@@ -222,6 +265,9 @@ impl TableResult {
 /// A row with its figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RowResult {
+    /// The heading of its section; empty where the table has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub section: String,
     /// Its heading.
     pub label: String,
     /// A shorter one.
@@ -252,6 +298,26 @@ pub struct Datum {
     pub also: Vec<Measured>,
     /// What was published.
     pub published: Option<PublishedValue>,
+    /// Both over those of the row that the table is relative to; absent in that row, and where there is
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relative: Option<Relative>,
+}
+
+/// A place of a table over the same place of another row.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Relative {
+    /// Ours over ours.
+    pub ours: Option<Estimate>,
+    /// The published over the published.
+    pub published: Option<f64>,
+}
+
+impl Relative {
+    /// Our ratio over the published.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.ours?.value / self.published.filter(|published| *published != 0.0)?)
+    }
 }
 
 impl Datum {

@@ -62,6 +62,17 @@ pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
             text.push_str(&hanging(&head, &knees.join(", "), WIDTH));
         }
     }
+    for panel in &curve.panels {
+        let slopes = panel.lines.iter().filter_map(|line| line.slope_text());
+        let slopes: Vec<String> = slopes.collect();
+        if !slopes.is_empty() {
+            let head = format!(
+                "Slope, {}, {} per {}: ",
+                panel.title, panel.unit, panel.along
+            );
+            text.push_str(&hanging(&head, &slopes.join("; "), WIDTH));
+        }
+    }
     for published in curve.published.iter().filter(|p| !p.figures.is_empty()) {
         text.push_str(&hanging("Paper: ", &published.sentence(), WIDTH));
     }
@@ -84,7 +95,7 @@ pub(super) fn legend() -> String {
 
 /// Every level of any line.
 fn levels(curve: &CurveResult) -> Vec<f64> {
-    let mut levels: Vec<f64> = curve.points().map(|point| point.x).collect();
+    let mut levels: Vec<f64> = curve.points().map(|point| point.level).collect();
     levels.sort_by(f64::total_cmp);
     levels.dedup();
     levels
@@ -101,7 +112,7 @@ fn shown(levels: &[f64]) -> Vec<f64> {
 }
 
 fn figure(line: &Line, x: f64) -> String {
-    let Some(point) = line.points.iter().find(|point| point.x == x) else {
+    let Some(point) = line.points.iter().find(|point| point.level == x) else {
         return "-".to_owned();
     };
     match point.estimate {
@@ -113,7 +124,7 @@ fn figure(line: &Line, x: f64) -> String {
 
 fn picture(line: &Line, levels: &[f64], greatest: f64) -> String {
     let block = |x: &f64| {
-        let point = line.points.iter().find(|point| point.x == *x);
+        let point = line.points.iter().find(|point| point.level == *x);
         let Some(estimate) = point.and_then(|point| point.estimate) else {
             return ' ';
         };
@@ -145,7 +156,7 @@ fn remarks(curve: &CurveResult) -> String {
     let first = curve.panels.iter().flat_map(|panel| &panel.lines);
     for line in first {
         for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
-            let place = format!("{} {} {}", line.series, curve.along, point.x);
+            let place = format!("{} {} {}", line.series, curve.along, point.level);
             match known
                 .iter_mut()
                 .find(|(remark, ..)| *remark == point.remark)

@@ -56,7 +56,10 @@ pub fn render(digest: &Digest<'_>) -> String {
     }
     text.push('\n');
     if !digest.study.layouts.is_empty() {
-        text.push_str(&table::legend(is_quick));
+        let layouts = &digest.study.layouts;
+        let is_relative = layouts.iter().any(|layout| layout.relative_to.is_some());
+        let columns = &digest.study.about.columns;
+        text.push_str(&table::legend(columns, is_relative, is_quick));
     }
     if digest.measured_curves().next().is_some() {
         text.push_str(&curve::legend());

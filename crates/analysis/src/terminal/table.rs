@@ -1,14 +1,15 @@
 //! Tables as text.
 
 use super::WIDTH;
-use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
+use crate::tables::{Column, Datum, Measured, RowResult, TableResult, significant};
 use crate::text::{Align, Grid, hanging, superscript, wrap};
 
 const LABEL: usize = 21;
 
 /// A table of one era with everything: ours, its interval, other servers, the paper, the ratio.
 pub(super) fn full(table: &TableResult) -> String {
-    let mut text = format!("{}, era {}{}\n", title(table), table.era, replicates(table));
+    let heading = format!("{}, era {}{}", title(table), table.era, replicates(table));
+    let mut text = hanging("", &heading, WIDTH);
     let width = table.columns.len();
     let columns = 2 + width * table.groups.len();
     let mut aligns = vec![Align::Left; 2];
@@ -27,7 +28,12 @@ pub(super) fn full(table: &TableResult) -> String {
         );
     }
     grid.line(header);
+    let mut section = "";
     for row in &table.rows {
+        if row.section != section {
+            section = &row.section;
+            grid.line(vec![format!("{section}:")]);
+        }
         let mut label = row.label.clone();
         if table.has_published() && !row.in_the_paper {
             label.push('*');
@@ -79,10 +85,32 @@ fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
         }
     }
     push(&mut lines, "paper", of(&published));
+    let twofold = |ratio: Option<f64>| ratio.map_or(String::new(), |r| format!("{r:.2} "));
+    let three = |value: Option<f64>| value.map_or(String::new(), |v| significant(v) + " ");
+    if table.relative_to.is_none() {
+        push(&mut lines, "ratio", of(&|_, d| twofold(d.ratio())));
+        return lines;
+    }
+    let ours = |datum: &Datum| datum.relative.and_then(|r| r.ours);
+    push(
+        &mut lines,
+        "rel",
+        of(&|_, d| three(ours(d).map(|e| e.value))),
+    );
+    push(
+        &mut lines,
+        "±",
+        of(&|_, d| three(ours(d).and_then(|e| e.half_length()))),
+    );
+    push(
+        &mut lines,
+        "paper",
+        of(&|_, d| three(d.relative.and_then(|r| r.published))),
+    );
     push(
         &mut lines,
         "ratio",
-        of(&|_, datum| datum.ratio().map_or(String::new(), |r| format!("{r:.2} "))),
+        of(&|_, d| twofold(d.relative.and_then(|r| r.ratio()))),
     );
     lines
 }
@@ -128,31 +156,37 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
     grid.line(header);
     // Eras may differ in which rows they have: the union, in the order of the first that has each.
     let mut labels: Vec<&RowResult> = Vec::new();
+    let is_same = |one: &RowResult, other: &RowResult| {
+        one.label == other.label && one.section == other.section
+    };
     for row in eras.iter().flat_map(|table| &table.rows) {
-        if !labels.iter().any(|known| known.label == row.label) {
+        let is_base = first.relative_to.as_ref() == Some(&row.label);
+        if !is_base && !labels.iter().any(|known| is_same(known, row)) {
             labels.push(row);
         }
     }
+    let mut section = "";
     for row in labels {
+        if row.section != section {
+            section = &row.section;
+            grid.line(vec![format!("{section}:")]);
+        }
         let mut line = vec![row.brief.clone()];
         if is_published && !row.in_the_paper {
             line[0].push('*');
         }
         for group in 0..first.groups.len() {
             for table in eras {
-                let found = table.rows.iter().find(|r| r.label == row.label);
+                let found = table.rows.iter().find(|r| is_same(r, row));
                 for column in &columns {
                     line.push(found.map_or("– ".to_owned(), |found| {
-                        measured(&table.columns[*column], &found.data[group][*column].ours)
+                        brief_ours(table, *column, &found.data[group][*column])
                     }));
                 }
             }
             if is_published {
                 for column in &columns {
-                    line.push(published(
-                        &first.columns[*column],
-                        &row.data[group][*column],
-                    ));
+                    line.push(brief_published(first, *column, &row.data[group][*column]));
                 }
             }
         }
@@ -165,22 +199,45 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
     text
 }
 
-/// What the marks in the tables mean.
-pub(super) fn legend(is_quick: bool) -> String {
-    let spread = if is_quick {
-        ""
-    } else {
-        " ± longer half of the 95 % interval, where the digits show it; ratio: ours over the paper's;"
-    };
-    let text = format!(
-        "Pa packets both ways; Bytes of TCP payload; Sec seconds; %ov share of 40-octet TCP/IP headers;{spread} \
-         – not measured; ~ derived from the published bytes and overhead; * not in the paper."
-    );
-    hanging("", &text, WIDTH)
+/// A relative table is shown short by its ratios alone.
+fn brief_ours(table: &TableResult, column: usize, datum: &Datum) -> String {
+    match datum.relative {
+        None => measured(&table.columns[column], &datum.ours),
+        Some(relative) => relative
+            .ours
+            .map_or("– ".to_owned(), |ratio| significant(ratio.value) + " "),
+    }
+}
+
+fn brief_published(table: &TableResult, column: usize, datum: &Datum) -> String {
+    match datum.relative {
+        None => published(&table.columns[column], datum),
+        Some(relative) => relative
+            .published
+            .map_or(String::new(), |ratio| significant(ratio) + " "),
+    }
+}
+
+/// What the headings of a study's columns and the marks in its tables mean.
+pub(super) fn legend(columns: &str, is_relative: bool, is_quick: bool) -> String {
+    let mut parts = vec![columns];
+    if !is_quick {
+        parts.push("± longer half of the 95 % interval, where the digits show it");
+        parts.push("ratio: ours over the paper's");
+    }
+    if is_relative {
+        parts.push("rel: over the row named, ours by ours and the paper's by the paper's");
+    }
+    parts.extend(["– not measured", "~ derived from what the paper prints"]);
+    parts.push("* not in the paper");
+    parts.retain(|part| !part.is_empty());
+    hanging("", &format!("{}.", parts.join("; ")), WIDTH)
 }
 
 fn title(table: &TableResult) -> String {
-    format!("{}: {}", table.id, table.title)
+    let base = table.relative_to.as_ref();
+    let base = base.map_or(String::new(), |base| format!(", rel. to {base}"));
+    format!("{}: {}{base}", table.id, table.title)
 }
 
 fn replicates(table: &TableResult) -> String {

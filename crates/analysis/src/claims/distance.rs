@@ -1,0 +1,95 @@
+//! How far two distributions lie apart.
+//!
+//! A record has a distribution as cumulative shares in percent, a metric for each step. Whole
+//! replicates are resampled, so that the shares of one stay together; the distance of a resample is that
+//! of its mean shares.
+
+use super::judge::{Bench, Measured, join};
+use super::{Relation, Side};
+use crate::run::Cell;
+use crate::statistics::{Sides, mean};
+use crate::study::Selection;
+use crate::sweep::family;
+
+/// A cell's shares, step by step.
+struct Shares {
+    numbers: Vec<u32>,
+    /// By step, then by replicate.
+    values: Vec<Vec<f64>>,
+    remark: String,
+}
+
+impl Bench<'_> {
+    /// Estimates the distance of two cells' distributions.
+    pub(super) fn distance(&self, relation: &Relation, place: &Selection) -> Measured {
+        let steps = family::members(&self.study.metrics, &relation.metric);
+        let names: Vec<&str> = steps.iter().map(|(_, name)| *name).collect();
+        let mut both = Vec::new();
+        for side in relation.sides() {
+            match self.shares(side, place, &names) {
+                Ok(shares) => both.push(shares),
+                Err(problem) => return problem,
+            }
+        }
+        let [left, right] = both.as_slice() else {
+            return Measured::Missing;
+        };
+        // What is resampled are the replicates' places, the same for every step.
+        let places = |shares: &Shares| -> Vec<f64> {
+            (0..shares.numbers.len())
+                .map(|place| place as f64)
+                .collect()
+        };
+        let sides = match left.numbers == right.numbers {
+            true => Sides::Paired,
+            false => Sides::Independent,
+        };
+        let statistic = |drawn: &[&[f64]]| -> f64 {
+            let share = |values: &[f64], places: &[f64]| -> f64 {
+                let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
+                mean(&drawn) / 100.0
+            };
+            let apart = left
+                .values
+                .iter()
+                .zip(&right.values)
+                .map(|(left, right)| (share(left, drawn[0]) - share(right, drawn[1])).abs());
+            apart.fold(0.0, f64::max)
+        };
+        let samples = [places(left), places(right)];
+        let samples = [samples[0].as_slice(), samples[1].as_slice()];
+        match self.bootstrap.estimate(&samples, sides, &statistic) {
+            Some(estimate) => {
+                Measured::Estimate(estimate, sides, join(&left.remark, &right.remark))
+            }
+            None => Measured::Missing,
+        }
+    }
+
+    fn shares(&self, side: &Side, place: &Selection, names: &[&str]) -> Result<Shares, Measured> {
+        let cell = self.cell(side, place)?;
+        let remark = self.usable(cell)?;
+        // Only a replicate that has every step has a distribution.
+        let whole: Vec<(u32, Vec<f64>)> = replicates(cell, names);
+        if whole.is_empty() {
+            return Err(Measured::Missing);
+        }
+        Ok(Shares {
+            numbers: whole.iter().map(|(number, _)| *number).collect(),
+            values: (0..names.len())
+                .map(|step| whole.iter().map(|(_, shares)| shares[step]).collect())
+                .collect(),
+            remark,
+        })
+    }
+}
+
+fn replicates(cell: &Cell, names: &[&str]) -> Vec<(u32, Vec<f64>)> {
+    cell.valid()
+        .filter_map(|replicate| {
+            let share = |name: &&str| replicate.metrics.get(*name).copied();
+            let shares: Option<Vec<f64>> = names.iter().map(share).collect();
+            Some((replicate.replicate, shares?))
+        })
+        .collect()
+}
