@@ -125,6 +125,11 @@ impl Trial<'_> {
         if let Some(receiver) = lab.server_receiver() {
             group.add_thread(receiver)?;
         }
+        // Whatever the server asks for, its host's queue is no longer than this.
+        let mut limits = match self.throttle.backlog {
+            Some(connections) => lab.server.namespace.set_listen_backlog(connections)?,
+            None => Vec::new(),
+        };
         let server = limited::start(
             self.definition,
             self.installed,
@@ -146,8 +151,9 @@ impl Trial<'_> {
         let sampler = Sampler::start(clock, probes(&lab, &group, &server))?;
         let result = load(self.load)?;
         let samples = sampler.stop();
+        limits.extend(group.verify_process(server.pid())?);
         server.stop()?;
-        let limits = group.verify()?;
+        limits.extend(group.verify()?);
         let Carried {
             certificate,
             mut validity,
