@@ -94,6 +94,9 @@ fn ours(definition: &Definition, place: Place<'_>, throttle: Throttle) -> std::i
             command.args([option, &value.to_string()]);
         }
     }
+    if let Some(time) = throttle.keep_alive {
+        command.args(["--keep-alive", &format!("{}ms", time.as_millis())]);
+    }
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
