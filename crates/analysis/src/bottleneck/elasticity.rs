@@ -20,11 +20,16 @@ use serde::{Deserialize, Serialize};
 use super::{Observation, Resource};
 use crate::statistics::{Bootstrap, Estimate, Interval, mean};
 
-/// An elasticity from here on limits.
+/// An elasticity from here on limits ...
 const LIMITS: f64 = 0.5;
+/// ... provided that its interval ends above this: three pairs that differ at random lie above zero
+/// together once in eight times.
+const LIMITS_LOW: f64 = 0.25;
 /// As does a step that gives this much more throughput, however large the step was: a backlog of
 /// ten times the length is a small thing to give.
 const LIMITS_GAIN: f64 = 0.25;
+/// Provided that it is surely this much.
+const LIMITS_GAIN_LOW: f64 = 0.1;
 /// An interval that ends above this contributes; noise and common drift stay below.
 const CONTRIBUTES: f64 = 0.1;
 /// An interval that ends below this does not limit ...
@@ -273,13 +278,18 @@ fn effect(elasticity: Estimate, relief: f64) -> Effect {
     // What the figure gains when the limit is relieved by this much. For a squeeze: what it had
     // before, over what it has now.
     let gain = |elasticity: f64| (elasticity * relief.abs()).exp_m1();
+    let in_proportion = elasticity.value >= LIMITS;
+    let outright = gain(elasticity.value) >= LIMITS_GAIN;
+    if in_proportion && interval.low >= LIMITS_LOW
+        || outright && gain(interval.low) >= LIMITS_GAIN_LOW && interval.low > 0.0
+    {
+        return Effect::Limits;
+    }
+    if in_proportion || outright {
+        return Effect::Undecided;
+    }
     if interval.low > CONTRIBUTES {
-        let much = elasticity.value >= LIMITS || gain(elasticity.value) >= LIMITS_GAIN;
-        return if much {
-            Effect::Limits
-        } else {
-            Effect::Contributes
-        };
+        return Effect::Contributes;
     }
     if interval.high < -CONTRIBUTES {
         return Effect::Harms;

@@ -141,8 +141,7 @@ impl Case {
     fn limiting(&self) -> Option<Outcome> {
         let mut candidates: Vec<&Elasticity> = self.limits_that(|elasticity| {
             elasticity.effect == Effect::Limits
-                && (elasticity.was_relieved()
-                    || self.confidence(elasticity.resource) >= Some(Confidence::Likely))
+                && (elasticity.was_relieved() || self.is_at_its_limit(elasticity))
         });
         candidates.sort_by(|a, b| stronger(a, b));
         let strongest = candidates.first()?;
@@ -156,6 +155,18 @@ impl Case {
             false => Basis::Perturbation,
         };
         Some(Outcome::Limited { resource, basis })
+    }
+
+    /// Whether what was only squeezed is used up as it is: by the probes, or because throughput fell
+    /// nearly in proportion from the first. (What is used to the share u, squeezed by f, leaves f/u of
+    /// the throughput: an elasticity of 0.75 at a step of 1.5 is a use of 90 %.)
+    fn is_at_its_limit(&self, squeezed: &Elasticity) -> bool {
+        let in_proportion = |response: &Response| response.throughput.value >= 0.75;
+        match self.confidence(squeezed.resource) {
+            Some(Confidence::Likely | Confidence::Strong) => true,
+            Some(Confidence::Possible) => squeezed.telling().is_some_and(in_proportion),
+            None => false,
+        }
     }
 
     /// Why an elasticity may be noise: more of something that cannot harm did as much harm.
@@ -412,10 +423,9 @@ impl Case {
             });
             for other in others {
                 remarks.push(format!(
-                    "the {} {} as well: {}",
-                    other.resource.noun(),
-                    other.effect.words(),
-                    told(other)
+                    "{}, so that it {} as well",
+                    told(other),
+                    other.effect.words()
                 ));
             }
         }
@@ -430,7 +440,7 @@ impl Case {
             .collect();
         if !latency.is_empty() {
             remarks.push(format!(
-                "mean latency has an elasticity to {}",
+                "mean latency has an elasticity as well to {}",
                 list(&latency)
             ));
         }

@@ -27,6 +27,15 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
+/// A mean number of things: whole when it is, else to a tenth.
+pub(super) fn count(value: f64) -> String {
+    match (value - value.round()).abs() < 0.05 {
+        true => grouped(value),
+        false if value < 99.5 => format!("{value:.1}"),
+        false => grouped(value),
+    }
+}
+
 /// `1 234 567`.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
@@ -227,6 +236,8 @@ mod tests {
         assert_eq!(number(12_345.6), "12 346");
         assert_eq!(time(Duration::from_millis(1_250)), "1.25 s");
         assert_eq!(octets(1_500_000.0), "1.50 MB");
+        assert_eq!(count(8.01), "8");
+        assert_eq!(count(0.7), "0.7");
         assert_eq!(hundredths(-0.001), "0.00");
         let items = ["a", "b", "c"].map(str::to_owned);
         assert_eq!(list(&items), "a, b and c");

@@ -1,0 +1,200 @@
+//! What the path, TCP and the way to a worker make suspect.
+
+use std::time::Duration;
+
+use super::super::words::{count, number, percent, time};
+use super::super::{Confidence, Resource, Suspicion};
+use super::{FULL, NEARLY, Seen, by_use, share, suspicion, whole};
+
+impl Seen<'_> {
+    pub(super) fn link_rate(&self) -> Option<Suspicion> {
+        let ends = [
+            (self.signals.link_down, "towards the clients"),
+            (self.signals.link_up, "towards the server"),
+        ];
+        let (used, way) = ends
+            .into_iter()
+            .filter_map(|(used, way)| Some((used?, way)))
+            .max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let confidence = by_use(used)?;
+        let mut evidence = vec![format!(
+            "the link {way} carried {} of what it can",
+            percent(used)
+        )];
+        if let Some(drops) = self.signals.queue_drops_per_s.filter(|drops| *drops > 0.0) {
+            let drops = number(drops);
+            evidence.push(format!("its full queue dropped {drops} packets a second"));
+        }
+        Some(suspicion(
+            Resource::LinkRate,
+            confidence,
+            evidence,
+            "a faster link: throughput grows with it, and not with a shorter round trip",
+        ))
+    }
+
+    pub(super) fn round_trip(&self) -> Option<Suspicion> {
+        let signals = self.signals;
+        let round_trip = signals.round_trip.filter(|time| !time.is_zero())?;
+        let mut evidence = Vec::new();
+        let mut confidence = None;
+        let window = [
+            (
+                signals.rate_of_window,
+                0.7,
+                "of what a window a round trip allows was sent",
+            ),
+            (
+                signals.receive_window_limited,
+                0.5,
+                "of their time senders waited for the receive window",
+            ),
+            (
+                signals.send_buffer_limited,
+                0.5,
+                "of their time senders waited for room in the send buffer",
+            ),
+        ];
+        for (share, from, text) in window {
+            if let Some(share) = share.filter(|share| *share >= from) {
+                evidence.push(format!(
+                    "{} {text}, at a round trip of {}",
+                    percent(share),
+                    time(round_trip)
+                ));
+                confidence = Some(Confidence::Strong);
+            }
+        }
+        // Waiting for the other end without a window in the way: handshakes and requests.
+        let handshake = signals.connect.unwrap_or_default().min(round_trip);
+        let request = signals.first_byte.unwrap_or_default().min(round_trip);
+        if let Some(whole) = whole(signals).filter(|whole| !whole.is_zero()) {
+            let share = (handshake + request).as_secs_f64() / whole.as_secs_f64();
+            let by_share = match share {
+                most if most >= 0.8 => Some(Confidence::Strong),
+                half if half >= 0.5 => Some(Confidence::Likely),
+                some if some >= 0.3 => Some(Confidence::Possible),
+                _ => None,
+            };
+            if by_share.is_some() {
+                evidence.push(format!(
+                    "{} of an exchange's {} are round trips of {}",
+                    percent(share),
+                    time(whole),
+                    time(round_trip)
+                ));
+            }
+            confidence = confidence.max(by_share);
+        }
+        let mut confidence = confidence?;
+        // A full link makes the round trip as long as its queue; a full processor makes everybody
+        // wait for it anyway.
+        let link = [signals.link_up, signals.link_down];
+        if self.is_computing || link.into_iter().flatten().any(|used| used >= NEARLY) {
+            confidence = Confidence::Possible;
+        }
+        Some(suspicion(
+            Resource::RoundTrip,
+            confidence,
+            evidence,
+            "a shorter round trip: throughput grows with it, and not with the rate of the link",
+        ))
+    }
+
+    pub(super) fn backlog(&self) -> Option<Suspicion> {
+        let signals = self.signals;
+        let overflows = signals.listen_overflows_per_s;
+        let connect = signals.connect.unwrap_or_default();
+        // The first retransmission of a SYN is after a second: a mean beyond a tenth of it, and
+        // many round trips, is that of connections of which some were thrown away.
+        let round_trip = signals.round_trip.unwrap_or_default();
+        let slow = connect > Duration::from_millis(100) && connect > 4 * round_trip;
+        let mut confidence = match overflows {
+            Some(rate) if rate > 0.0 && slow => Confidence::Strong,
+            Some(rate) if rate > 0.0 => Confidence::Likely,
+            Some(_) => return None,
+            None if slow => Confidence::Possible,
+            None => return None,
+        };
+        let mut evidence = Vec::new();
+        if let Some(rate) = overflows {
+            let mut text = format!(
+                "{} connections a second found the accept queue full",
+                number(rate)
+            );
+            if let Some(backlog) = signals.backlog {
+                text.push_str(&format!(", which holds {}", count(backlog)));
+            }
+            evidence.push(text);
+        }
+        if slow {
+            let connect = time(connect);
+            evidence.push(format!(
+                "connecting took {connect} an exchange: a SYN that is thrown away is sent again after \
+                 1 s, then 2 s more"
+            ));
+        }
+        // The queue is full because nobody takes from it.
+        if self.workers_taken || self.is_computing {
+            confidence = Confidence::Possible;
+            let cause = match self.workers_taken {
+                true => "all workers were taken",
+                false => "the server was computing all the time",
+            };
+            evidence.push(format!(
+                "{cause}, which fills an accept queue of any length"
+            ));
+        }
+        Some(suspicion(
+            Resource::Backlog,
+            confidence,
+            evidence,
+            "a longer backlog: throughput grows with it, and not with the number of workers",
+        ))
+    }
+
+    pub(super) fn workers(&self) -> Option<Suspicion> {
+        let signals = self.signals;
+        let waiting = signals.accept_queue.filter(|length| *length >= 0.5);
+        let overflows = signals
+            .listen_overflows_per_s
+            .is_some_and(|rate| rate > 0.0);
+        let taken = share(signals.established, signals.worker_limit);
+        let is_waited = waiting.is_some() || overflows;
+        let mut confidence = match taken {
+            Some(share) if share >= FULL && is_waited => Confidence::Strong,
+            Some(share) if share >= FULL => Confidence::Possible,
+            Some(share) if share >= NEARLY && is_waited => Confidence::Likely,
+            Some(_) => return None,
+            // A queue of waiting connections at a server that has time to take them.
+            None if waiting.is_some() && !self.is_computing => Confidence::Possible,
+            None => return None,
+        };
+        if self.is_computing {
+            confidence = Confidence::Possible;
+        }
+        let mut evidence = Vec::new();
+        if let (Some(established), Some(limit)) = (signals.established, signals.worker_limit) {
+            evidence.push(format!(
+                "{} of {} workers were taken",
+                count(established.min(limit)),
+                count(limit)
+            ));
+        }
+        if let Some(length) = waiting {
+            let length = count(length);
+            let mut text = format!("{length} connections on average waited to be accepted");
+            if let Some(used) = signals.cpu_of_quota.filter(|_| !self.is_computing) {
+                let used = percent(used);
+                text.push_str(&format!(", while {used} of the processor time was used"));
+            }
+            evidence.push(text);
+        }
+        Some(suspicion(
+            Resource::Workers,
+            confidence,
+            evidence,
+            "more workers: throughput grows with them, and not with the backlog",
+        ))
+    }
+}
