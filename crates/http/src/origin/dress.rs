@@ -95,7 +95,8 @@ pub enum FieldValue {
     Allow,
     /// Where the folder is that was asked for without its slash, on 301.
     Location,
-    /// `close` or, to an HTTP/1.0 client that asked for it, `Keep-Alive`; HTTP/1 alone.
+    /// `close` or, to a client that asked for it, `Keep-Alive`; HTTP/1 alone. A client of HTTP/1.1 is
+    /// told only by a dress that has [`KeepAlive`](Self::KeepAlive).
     Connection,
     /// The time-out and the number of requests left, where [`Connection`](Self::Connection) is
     /// `Keep-Alive`.
@@ -161,6 +162,20 @@ pub enum DressError {
 }
 
 impl Dress {
+    /// This dress, telling those who ask to keep a connection for how long and how many requests.
+    #[must_use]
+    pub fn telling_keep_alive(mut self) -> Dress {
+        let value = FieldValue::KeepAlive;
+        if !self.fields.iter().any(|field| field.value == value) {
+            self.fields.push(DressField {
+                name: "Keep-Alive".to_owned(),
+                value,
+                on: Responses::ALL,
+            });
+        }
+        self
+    }
+
     /// Today's minimum: what a client can use, and nothing else.
     pub fn minimal() -> Dress {
         use FieldValue::*;

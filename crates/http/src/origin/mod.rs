@@ -31,7 +31,7 @@ use std::time::Duration;
 use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
 
 use conditions::{Lines, Preconditions, Single, Validators, Verdict};
-use dress::{Dress, DressError, DressField};
+use dress::{Dress, DressError, DressField, FieldValue};
 use index::{Index, RepresentationId};
 use ranges::{ByteRange, Ranges, Selection};
 use store::{FileHandle, Lookup, Resource, Store, Stored};
@@ -152,6 +152,15 @@ enum Content {
     Whole(Selected),
     Part(Selected, ByteRange),
     Parts(Selected, Box<Ranges>),
+}
+
+impl Origin {
+    /// Whether its dress says how long an idle connection is kept.
+    pub fn tells_keep_alive(&self) -> bool {
+        self.fields
+            .iter()
+            .any(|field| field.value == FieldValue::KeepAlive)
+    }
 }
 
 impl Answer {

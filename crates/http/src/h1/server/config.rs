@@ -64,8 +64,10 @@ pub struct Limits {
     pub body: Bytes,
     /// Heads of responses not handed over yet; past it no request is read until some are.
     pub backlog: Bytes,
-    /// Silence between requests, and within request content.
+    /// Silence before the first request of a connection, and within request content.
     pub idle: Duration,
+    /// Silence before each further request.
+    pub keep_alive: Duration,
     /// From the first octet of a head to its last; past it 408.
     pub header: Duration,
     /// Without the transport taking any octet of a response; past it the connection is aborted.
@@ -85,6 +87,7 @@ impl Default for Limits {
             body: Bytes(64 * 1024 * 1024),
             backlog: Bytes(64 * 1024),
             idle: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(60),
             header: Duration::from_secs(20),
             send: Duration::from_secs(60),
             linger: Duration::from_secs(10),

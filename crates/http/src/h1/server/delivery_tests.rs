@@ -117,9 +117,15 @@ fn nothing_is_held_past_the_idle_time_or_the_end_of_the_input() {
 
 #[test]
 fn time_outs_have_their_reasons() {
-    let limits = Limits::default();
+    let limits = Limits {
+        keep_alive: Duration::from_secs(7),
+        ..Limits::default()
+    };
     let closed = |input: &str| {
-        let mut host = Host::new(ServerConfig::default());
+        let mut host = Host::new(ServerConfig {
+            limits,
+            ..ServerConfig::default()
+        });
         host.send(input);
         let waited = host.wait();
         (
@@ -131,11 +137,11 @@ fn time_outs_have_their_reasons() {
     assert_eq!(closed(""), (limits.idle, vec![], CloseReason::IdleTimeout));
     assert_eq!(
         closed(GET),
-        (limits.idle, vec![200], CloseReason::IdleTimeout)
+        (limits.keep_alive, vec![200], CloseReason::IdleTimeout)
     );
     assert_eq!(
         closed(&(GET.to_owned() + "\r\n")),
-        (limits.idle, vec![200], CloseReason::IdleTimeout)
+        (limits.keep_alive, vec![200], CloseReason::IdleTimeout)
     );
     assert_eq!(
         closed("GET /a HTTP/1.1\r\n"),

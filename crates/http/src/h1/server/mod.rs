@@ -165,6 +165,8 @@ struct Exchange {
     version: Version,
     /// Whether the client can and wants to use the connection again.
     persistent: bool,
+    /// Whether it has said so.
+    asks_keep_alive: bool,
     served: Served,
 }
 
@@ -576,7 +578,11 @@ impl Connection {
             (Reading::Head, None) if !self.output.is_empty() => None,
             (Reading::Head, None) => {
                 let since = self.last_input.max(self.last_output);
-                Some((since + limits.idle, Timeout::Idle))
+                let patience = match self.requests {
+                    0 => limits.idle,
+                    _ => limits.keep_alive,
+                };
+                Some((since + patience, Timeout::Idle))
             }
         };
         [sending, working, holding, reading]

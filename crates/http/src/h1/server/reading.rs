@@ -157,6 +157,7 @@ impl Connection {
         let mut exchange = Exchange {
             version: head.version,
             persistent: head.persistent,
+            asks_keep_alive: head.asks_keep_alive,
             served: Served {
                 method: head.request.method,
                 file: answer.file(),

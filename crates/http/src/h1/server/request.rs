@@ -36,6 +36,8 @@ pub(super) struct RequestHead<'a> {
     pub expects_continue: bool,
     /// Whether the client can and wants to use the connection again.
     pub persistent: bool,
+    /// Whether it has said so.
+    pub asks_keep_alive: bool,
 }
 
 /// Reads a whole head, its empty line included.
@@ -76,6 +78,7 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
         body,
         expects_continue,
         persistent: kept && !found.close,
+        asks_keep_alive: found.keep_alive && !found.close,
     })
 }
 

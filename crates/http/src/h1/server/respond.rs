@@ -36,6 +36,12 @@ impl Connection {
             (Some(CloseReason::ClientAsked), Version::Http10) => None,
             (Some(_), _) => Some("close"),
             (None, Version::Http10) => Some("Keep-Alive"),
+            // Others know that it is kept. Whoever asks is told for how long, where a server tells.
+            (None, Version::Http11)
+                if exchange.asks_keep_alive && self.origin.tells_keep_alive() =>
+            {
+                Some("Keep-Alive")
+            }
             (None, Version::Http11) => None,
         };
         let subject = (exchange.served, exchange.text);
@@ -76,7 +82,7 @@ impl Connection {
     ) {
         self.requests += 1;
         let (origin, dates) = (&self.origin, &mut self.dates);
-        let idle = self.config.limits.idle.as_secs();
+        let idle = self.config.limits.keep_alive.as_secs();
         let before = self.output.queued();
         self.output.push_text(|text| {
             text.extend_from_slice(b"HTTP/1.1 ");

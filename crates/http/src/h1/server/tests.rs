@@ -382,6 +382,31 @@ fn an_old_client_is_told_how_long_it_may_stay() {
     assert_eq!(output.matches("Connection: close").count(), 1);
 }
 
+#[test]
+fn whoever_asks_in_http_1_1_is_told_too_where_the_dress_tells() {
+    let told = |dress: Dress, field: &str| {
+        let mut config = ServerConfig {
+            max_requests_per_connection: Some(2),
+            ..ServerConfig::default()
+        };
+        config.limits.keep_alive = Duration::from_secs(5);
+        let mut host = Host::with_dress(config, dress);
+        for _ in 0..2 {
+            host.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n{field}\r\n"));
+        }
+        let output = host.output();
+        assert_eq!(output.matches("Connection: close").count(), 1);
+        output.contains("Connection: Keep-Alive\r\nKeep-Alive: timeout=5, max=1\r\n")
+    };
+    let asks = "Connection: keep-alive\r\n";
+    let telling = Dress::verbose().telling_keep_alive();
+    assert!(told(telling.clone(), asks));
+    assert!(!told(telling, ""));
+    assert!(!told(Dress::minimal(), asks));
+    let dress = Dress::minimal().telling_keep_alive();
+    assert_eq!(dress.clone().telling_keep_alive(), dress);
+}
+
 /// Pieces of request streams, right and wrong.
 const PIECES: [&str; 14] = [
     GET,
