@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -57,11 +58,30 @@ impl Namespace {
         })
     }
 
-    /// Moves the calling thread into this namespace, for good.
+    /// The namespace that a process is in.
+    ///
+    /// Needs to be allowed to look into that process: its user, or `CAP_SYS_PTRACE`.
+    pub fn of_process(pid: u32) -> Result<Namespace> {
+        let path = format!("/proc/{pid}/ns/net");
+        let file = File::open(&path).doing(format!("open {path}"))?;
+        Ok(Namespace {
+            file: Arc::new(file),
+        })
+    }
+
+    /// Moves the calling thread into this namespace, for good. Staying where it is needs no
+    /// privilege.
     ///
     /// Meant for threads that live in it for as long as they live: [`spawn`](Self::spawn) and
     /// [`run`](Self::run) are the usual ways in.
     pub fn enter(&self) -> Result<()> {
+        let identity = |namespace: &Namespace| {
+            let metadata = namespace.file.metadata().ok()?;
+            Some((metadata.dev(), metadata.ino()))
+        };
+        if identity(self).is_some() && identity(self) == identity(&Namespace::current()?) {
+            return Ok(());
+        }
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
             .doing("enter a network namespace")
     }
