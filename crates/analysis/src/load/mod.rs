@@ -19,6 +19,8 @@
 //! - [`screen`]: for people, when a test has ended; [`webstone`]: in that benchmark's words
 //! - [`Summary`]: for programs, as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]:
 //!   the same in others' formats
+//! - [`server`]: what probes saw of the server's machine, when they could, and which resource that
+//!   makes suspect
 //! - [`Slo`]: promises, and whether they were kept
 
 pub mod csv;
@@ -32,6 +34,8 @@ mod quantity;
 mod rates;
 mod result;
 pub mod screen;
+pub mod server;
+mod server_screen;
 pub mod slo;
 pub mod summary;
 pub mod webstone;

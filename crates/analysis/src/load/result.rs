@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
+use super::server::ServerProbes;
 use super::{Distribution, Numbers};
 
 /// All that a load test measured.
@@ -24,6 +25,8 @@ pub struct LoadResult {
     pub targets: Vec<TargetCount>,
     /// How the generator itself fared.
     pub generator: Generator,
+    /// What probes saw of the server's machine, when they were asked to look.
+    pub server: Option<ServerProbes>,
     /// Whether the figures may be believed.
     pub validity: Validity,
 }

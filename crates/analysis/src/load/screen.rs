@@ -7,7 +7,7 @@
 //! setting that nobody asked for.
 
 use super::quantity::{count, counted, octets, percent, three_digits, time};
-use super::{Distribution, LoadResult, LoopKind, Verdict, Window, failures, rates};
+use super::{Distribution, LoadResult, LoopKind, Verdict, Window, failures, rates, server_screen};
 use crate::civil;
 use crate::text::{Align, Grid, columns_of, hanging, wrap};
 
@@ -36,6 +36,7 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
     text.push('\n');
     text.push_str(&generator(result));
     text.push_str(&other_windows(result));
+    text.push_str(&server_screen::render(result));
     if result.targets.len() > 1 {
         text.push('\n');
         text.push_str(&targets(result));
@@ -537,7 +538,7 @@ fn promised(promises: &[Verdict]) -> String {
 }
 
 /// A head and what there is to say, hanging under itself.
-fn line(head: &str, text: &str) -> String {
+pub(super) fn line(head: &str, text: &str) -> String {
     let mut out = String::new();
     for (place, line) in wrap(&glued(text), WIDTH - HEAD).iter().enumerate() {
         let head = if place == 0 { head } else { "" };

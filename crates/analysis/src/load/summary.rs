@@ -10,6 +10,7 @@ use fathometer_model::Failure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::server::{self, ServerProbes, SuspicionSummary};
 use super::{
     Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Verdict, Window,
     failures, rates,
@@ -37,6 +38,12 @@ pub struct Summary {
     pub drain: Option<WindowSummary>,
     /// The generator itself.
     pub generator: GeneratorSummary,
+    /// What probes saw of the server's machine, when they were asked to look.
+    #[serde(default)]
+    pub server: Option<ServerProbes>,
+    /// Resources that this makes suspect, the strongest first.
+    #[serde(default)]
+    pub suspected: Vec<SuspicionSummary>,
     /// The course, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<IntervalSummary>,
     /// Exchanges by target, when they were asked for.
@@ -400,6 +407,11 @@ impl Summary {
             warm_up: result.warm_up.as_ref().map(window),
             drain: result.drain.as_ref().map(window),
             generator: generator(result),
+            server: result.server.clone(),
+            suspected: server::suspicions(result)
+                .into_iter()
+                .map(SuspicionSummary::from)
+                .collect(),
             timeline: timeline(result),
             targets: result
                 .targets

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fathometer_analysis::load::{
-    Connections, Counts, Distribution, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Numbers, Octets, Setup,
-    TargetCount, Window, WorkerHealth,
+    Connections, Counts, Distribution, Ended, Generator, Interval, Latency, LoadResult, LoopKind,
+    Numbers, Octets, Setup, TargetCount, Window, WorkerHealth,
 };
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
@@ -173,6 +173,7 @@ pub fn stalled() -> LoadResult {
             ports_exhausted: 0,
             steal: 0.0,
         },
+        server: None,
         validity: Validity::default(),
     }
 }
@@ -228,7 +229,11 @@ pub fn broken() -> LoadResult {
         exchanges: Numbers::new(),
     };
     for n in 0..5_000 {
-        result.measured.connections.exchanges.record(u64::from(n % 16 != 0));
+        result
+            .measured
+            .connections
+            .exchanges
+            .record(u64::from(n % 16 != 0));
     }
     result.targets = (1..=12)
         .map(|n| TargetCount {

@@ -15,7 +15,7 @@ use fathometer_workload::microscape::Variant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Failure;
-use super::arguments::time;
+use super::arguments::{some_time, time};
 use crate::origin::folder::{Bounds, FolderStore};
 use crate::origin::{
     LogFile, LogFormat, OriginSockets, OriginStatistics, Service, ServiceError, ServiceOptions,
@@ -67,8 +67,11 @@ pub struct ServeArguments {
     #[arg(long = "as", default_value = "embedded", value_name = "SERVER")]
     dress: String,
     /// Close a connection after so many requests
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_requests: Option<u32>,
+    /// Close a connection that was idle for so long after a response [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    keep_alive: Option<Duration>,
     /// Close both halves of a connection at once, as careless servers do
     #[arg(long)]
     careless_close: bool,
@@ -120,10 +123,14 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
             Some(Arc::new(log))
         }
     };
-    let config = Arc::new(ServerConfig {
+    let mut config = ServerConfig {
         request_text: log.is_some(),
         ..server::embedded_config(embedded, demands)
-    });
+    };
+    if let Some(time) = arguments.keep_alive {
+        config.limits.keep_alive = time;
+    }
+    let config = Arc::new(config);
     let asked = arguments.max_connections.map(|most| most as usize);
     let most_open = share.connections.min(asked.unwrap_or(usize::MAX));
     let options = ServiceOptions {
@@ -183,23 +190,29 @@ fn origins(
     share: Share,
     clock: Clock,
 ) -> Result<(String, Vec<Arc<Origin>>), Failure> {
+    let dress = embedded.dress(name)?;
+    let has_limits = arguments.keep_alive.is_some() || arguments.max_requests.is_some();
+    let config = OriginConfig {
+        // Whoever set limits wants clients to know of them.
+        dress: match has_limits {
+            true => dress.telling_keep_alive(),
+            false => dress,
+        },
+        wall_clock: clock.realtime_of(Instant::ZERO),
+        discard: None,
+    };
     match (&arguments.site, &arguments.folder) {
         (Some(site), _) => {
             let site = super::site::workload(site, Seed(arguments.seed), Variant::LowerCase)?;
             let bytes: Bytes = site.files.iter().map(|file| file.body.len()).sum();
             let what = format!("{} files of {bytes}", site.files.len());
-            let origin = server::embedded_origin(name, embedded, &Arc::new(site), clock)?;
+            let origin = Arc::new(Origin::new(Arc::new(site), config)?);
             Ok((what, vec![origin; share.threads]))
         }
         (None, Some(folder)) => {
             let bounds = Bounds {
                 octets: CACHE.0 / share.threads as u64,
                 descriptors: share.files,
-            };
-            let config = OriginConfig {
-                dress: embedded.dress(name)?,
-                wall_clock: clock.realtime_of(Instant::ZERO),
-                discard: None,
             };
             let origins = (0..share.threads)
                 .map(|_| {

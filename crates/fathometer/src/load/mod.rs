@@ -21,6 +21,13 @@
 //! After a connection that could not be established a user waits [`CONNECT_PAUSE`] before it goes on
 //! (WebStone goes on at once, which makes a server that refuses look very busy).
 //!
+//! # Who closes connections
+//! The server, when it likes. This side: when a session is over; at the end of each page under a
+//! policy that says `early-close`; when a connection has carried [`Options::max_requests`]; and when
+//! nothing was asked on it for [`Options::keep_alive`], at that very time and not when it is wanted
+//! next. What is asked next opens another connection, and the time that takes is in its latencies
+//! (as *queue*), as it is for a user. None of that is a failure.
+//!
 //! # Open loop
 //! Sessions begin when [`Arrivals`] says. Arrival *i* is carried out by thread *i* mod *threads*,
 //! over connections that all arrivals of a thread share, the one used last first. An arrival that
@@ -46,7 +53,7 @@ mod run;
 mod shared;
 mod slot;
 mod tally;
-mod timeline;
+pub mod timeline;
 mod timers;
 mod user;
 mod worker;
@@ -115,6 +122,11 @@ pub struct Options {
     pub spin: Duration,
     /// Where everything random comes from.
     pub seed: Seed,
+    /// Requests after which this side closes a connection, as soon as all of them are answered;
+    /// `None`: never for that.
+    pub max_requests: Option<u32>,
+    /// How long a connection may be idle before this side closes it; `None`: for ever.
+    pub keep_alive: Option<Duration>,
     /// What sockets are given.
     pub sockets: SocketOptions,
     /// Whether connections that this side ends are reset instead of closed, so that no local port
@@ -154,6 +166,8 @@ impl Options {
             before_others: true,
             spin: Duration::ZERO,
             seed: Seed(1),
+            max_requests: None,
+            keep_alive: None,
             sockets: SocketOptions {
                 no_delay: Some(true),
                 ..SocketOptions::default()

@@ -110,8 +110,12 @@ impl<'a> Pool<'a> {
     }
 
     /// A connection has ended.
-    pub(super) fn connection_ended(&mut self) {
+    pub(super) fn connection_ended(&mut self, place: u32, listed: bool) {
         self.open -= 1;
+        // Those that end unused have waited longest: they are in front.
+        if listed && let Some(at) = self.available.iter().position(|&slot| slot == place) {
+            self.available.remove(at);
+        }
     }
 }
 
@@ -235,16 +239,26 @@ impl Worker<'_> {
                 if slot.listed {
                     pool.available.push_front(found);
                 }
+                self.uses(place, found);
                 return Some(Ok(found));
             }
         }
         let opened = self.open(POOL);
-        if opened.is_ok()
-            && let Some(pool) = &mut self.pool
-        {
-            pool.open += 1;
+        if let Ok(slot) = opened {
+            if let Some(pool) = &mut self.pool {
+                pool.open += 1;
+            }
+            self.uses(place, slot);
         }
         Some(opened)
+    }
+
+    /// Notes which connections a page has used, where they are closed with it.
+    fn uses(&mut self, place: u32, slot: u32) {
+        let slots = &mut self.users[place as usize].slots;
+        if self.shared.policy.early_close && !slots.contains(&slot) {
+            slots.push(slot);
+        }
     }
 
     /// Notes that a connection can take a request.

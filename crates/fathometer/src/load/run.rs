@@ -17,8 +17,8 @@ use super::health::{Circumstances, examine};
 use super::pool::Pool;
 use super::recorder::{self, RecorderError, Rows};
 use super::shared::{Shared, largest_page};
-use super::tally::{Edges, Part, Tally, WindowTally, nanos};
-use super::timeline::{Timeline, merge_counts};
+use super::tally::{Edges, Tally, WindowTally, nanos};
+use super::timeline::{Part, Timeline, merge_counts};
 use super::user::Population;
 use super::worker::{Outcomes, Worker};
 use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users};
@@ -132,6 +132,21 @@ fn needs(options: &Options) -> (u64, u32) {
                     .min(largest_page(&options.plan).min(256) as u16),
             };
             (u64::from(most) * u64::from(each.max(1)), most)
+        }
+    }
+}
+
+/// The most intervals that a test is expected to have.
+fn intervals(options: &Options) -> usize {
+    match options.limit {
+        Limit::Exchanges(_) => MOST_INTERVALS,
+        Limit::Time(length) => {
+            let all = options
+                .warm_up
+                .saturating_add(length)
+                .saturating_add(options.drain);
+            let whole = all.as_nanos() / options.interval.as_nanos().max(1);
+            usize::try_from(whole).map_or(MOST_INTERVALS, |whole| whole.saturating_add(2))
         }
     }
 }
@@ -291,7 +306,9 @@ impl Test<'_> {
         interrupted: &(dyn Fn() -> bool + Sync),
         live: &mut dyn FnMut(&Live),
     ) -> Timeline {
-        let mut timeline = Timeline::new(self.crew.loops, self.options.interval, MOST_INTERVALS);
+        let expected = intervals(self.options);
+        let (loops, interval) = (self.crew.loops, self.options.interval);
+        let mut timeline = Timeline::new(loops, interval, MOST_INTERVALS, expected);
         loop {
             match told.recv_timeout(ASK) {
                 Ok(part) => {
@@ -389,6 +406,7 @@ impl Test<'_> {
             timeline: timeline.finish(nanos(finished.saturating_sub(edges.start))),
             targets: self.targets(&targets),
             generator,
+            server: None,
         }
     }
 
@@ -504,4 +522,5 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
     to.ended.received = Bytes(to.ended.received.0 + received.0);
     to.ended.useful += useful;
     to.ended.connected += connected;
+    to.connections.merge(&from.connections);
 }

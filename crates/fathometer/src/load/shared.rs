@@ -21,6 +21,9 @@ pub(super) struct Shared {
     /// Set once connected, and again after each read.
     pub(super) quick_ack: Option<bool>,
     pub(super) reset_on_close: bool,
+    pub(super) max_requests: Option<u32>,
+    /// Nanoseconds.
+    pub(super) keep_alive: Option<u64>,
     /// Nanoseconds.
     pub(super) timeout: u64,
     /// Nanoseconds.
@@ -76,6 +79,8 @@ impl Shared {
             },
             quick_ack: options.sockets.quick_ack,
             reset_on_close: options.reset_on_close,
+            max_requests: options.max_requests.map(|most| most.max(1)),
+            keep_alive: options.keep_alive.map(|time| time.as_nanos() as u64),
             timeout: options.timeout.as_nanos() as u64,
             connect_timeout: options.connect_timeout.as_nanos() as u64,
             fills: options.policy.pipeline.is_some()

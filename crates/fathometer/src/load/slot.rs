@@ -40,6 +40,17 @@ pub(super) enum State {
     Lingering,
 }
 
+/// Who ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// This side, having no more to ask.
+    Client,
+    /// The server, or this side because the server said that it would.
+    Server,
+    /// Nobody in order.
+    Failure,
+}
+
 /// The owner of a connection that belongs to nobody in particular.
 pub(super) const POOL: u32 = u32::MAX;
 
@@ -55,7 +66,10 @@ pub(super) struct Slot {
     pub(super) number: u32,
     /// The user it belongs to, or [`POOL`].
     pub(super) owner: u32,
+    /// When it was asked for.
     pub(super) opened: u64,
+    /// When it was there; zero: not yet.
+    pub(super) established: u64,
     /// When it could take a further request.
     pub(super) free_since: u64,
     /// When lingering ends.
@@ -64,8 +78,14 @@ pub(super) struct Slot {
     pub(super) armed_at: u64,
     /// Exchanges completed on this connection.
     pub(super) served: u32,
+    /// Requests that it may still be given; it counts down where there is a limit.
+    pub(super) left: u32,
+    /// The user that asked on it last.
+    pub(super) user: u32,
     /// The kernel's buffer is full.
     pub(super) blocked: bool,
+    /// The server has closed its side.
+    pub(super) closed_there: bool,
     /// It is on the list of those with something to write.
     pub(super) dirty: bool,
     /// It is on the list of those that can take a request.
@@ -83,11 +103,15 @@ impl Slot {
             number: 0,
             owner: POOL,
             opened: 0,
+            established: 0,
             free_since: 0,
             linger_until: 0,
             armed_at: 0,
             served: 0,
+            left: u32::MAX,
+            user: 0,
             blocked: false,
+            closed_there: false,
             dirty: false,
             listed: false,
         }
@@ -95,6 +119,8 @@ impl Slot {
 
     /// Whether a request may be given to it now.
     pub(super) fn has_room(&self) -> bool {
-        matches!(self.state, State::Open | State::Connecting) && self.machine.can_request()
+        matches!(self.state, State::Open | State::Connecting)
+            && self.left > 0
+            && self.machine.can_request()
     }
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fathometer_analysis::load::{Counts, Distribution, Ended, Latency, Octets};
+use fathometer_analysis::load::{Connections, Counts, Ended, Latency, Octets};
 use fathometer_http::h1::client::Received;
 use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome};
 
 use super::recorder::Rows;
-use super::slot::Exchange;
+use super::slot::{End, Exchange};
+use super::timeline::Part;
 
 /// Status codes are counted by their number.
 const STATUSES: usize = 1000;
@@ -43,6 +44,13 @@ impl Edges {
         usize::from(at >= self.measured) + usize::from(at >= self.end)
     }
 
+    /// How much of a stretch of time lies in each window.
+    fn parts(&self, from: u64, to: u64) -> [u64; 3] {
+        let warm_up = to.min(self.measured).saturating_sub(from);
+        let measured = self.measured_part(from, to);
+        [warm_up, measured, (to - from) - warm_up - measured]
+    }
+
     /// How much of a stretch of time lies in the measured window.
     fn measured_part(&self, from: u64, to: u64) -> u64 {
         to.min(self.end).saturating_sub(from.max(self.measured))
@@ -69,6 +77,7 @@ pub(super) struct WindowTally {
     pub(super) octets: Octets,
     pub(super) latency: Latency,
     pub(super) ended: Ended,
+    pub(super) connections: Connections,
 }
 
 fn by_failure(counts: &[u64; FAILURES.len()]) -> BTreeMap<Failure, u64> {
@@ -98,37 +107,6 @@ impl WindowTally {
             pages: self.pages,
             pages_failed: self.pages_failed,
             sessions: self.sessions,
-        }
-    }
-}
-
-/// What one loop saw in one interval of the timeline.
-pub(super) struct Part {
-    /// The interval's number, from 0.
-    pub(super) interval: u64,
-    pub(super) planned: u64,
-    pub(super) completed: u64,
-    pub(super) errors: u64,
-    pub(super) received: Bytes,
-    pub(super) connections: u64,
-    pub(super) latency: Distribution,
-    pub(super) send_lag: Distribution,
-    /// The counts of its window at its end.
-    pub(super) so_far: Counts,
-}
-
-impl Part {
-    fn new(interval: u64) -> Part {
-        Part {
-            interval,
-            planned: 0,
-            completed: 0,
-            errors: 0,
-            received: Bytes(0),
-            connections: 0,
-            latency: Distribution::new(),
-            send_lag: Distribution::new(),
-            so_far: Counts::default(),
         }
     }
 }
@@ -403,6 +381,37 @@ impl Tally {
         self.at(now).connect_failures[failure as usize] += 1;
     }
 
+    /// Nothing was asked on a connection for this long.
+    pub(super) fn idled(&mut self, from: u64, to: u64) {
+        if from < to {
+            let parts = self.edges.parts(from, to);
+            for (window, part) in self.windows.iter_mut().zip(parts) {
+                window.connections.idle += nanos(part);
+            }
+        }
+    }
+
+    /// A connection was open for this long.
+    pub(super) fn was_open(&mut self, from: u64, to: u64) {
+        let parts = self.edges.parts(from, to);
+        for (window, part) in self.windows.iter_mut().zip(parts) {
+            window.connections.open += nanos(part);
+        }
+    }
+
+    /// A connection has ended that was established at `from` and carried so many exchanges.
+    pub(super) fn connection_ended(&mut self, end: End, from: u64, exchanges: u32, now: u64) {
+        self.was_open(from, now);
+        let connections = &mut self.at(now).connections;
+        match end {
+            End::Client => connections.closed_by_client += 1,
+            End::Server => connections.closed_by_server += 1,
+            End::Failure => connections.failed += 1,
+        }
+        connections.life.record(nanos(now - from));
+        connections.exchanges.record(exchanges.into());
+    }
+
     /// Hands a row to the recorder, if there is one.
     pub(super) fn row(
         &mut self,
@@ -460,6 +469,26 @@ mod tests {
     fn failures_are_listed_in_their_order() {
         for (place, failure) in FAILURES.into_iter().enumerate() {
             assert_eq!(failure as usize, place);
+        }
+    }
+
+    #[test]
+    fn a_stretch_of_time_is_shared_out_among_the_windows() {
+        let edges = Edges {
+            start: 0,
+            measured: 10,
+            end: 30,
+        };
+        for (from, to, parts) in [
+            (0, 40, [10, 20, 10]),
+            (2, 7, [5, 0, 0]),
+            (7, 12, [3, 2, 0]),
+            (10, 30, [0, 20, 0]),
+            (29, 31, [0, 1, 1]),
+            (35, 35, [0, 0, 0]),
+            (35, 39, [0, 0, 4]),
+        ] {
+            assert_eq!(edges.parts(from, to), parts, "{from} to {to}");
         }
     }
 

@@ -6,20 +6,47 @@ use std::time::Duration;
 use fathometer_analysis::load::{Counts, Distribution, Interval};
 use fathometer_model::Bytes;
 
-use super::tally::Part;
-
 /// The quantiles that an interval tells; its maximum is told as well.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
+/// What one loop saw in one interval.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The interval's number, from 0.
+    pub interval: u64,
+    /// Exchanges planned in it.
+    pub planned: u64,
+    /// Exchanges completed in it.
+    pub completed: u64,
+    /// Exchanges that failed in it, and responses of status 400 and above.
+    pub errors: u64,
+    /// Response octets of the completed.
+    pub received: Bytes,
+    /// Connections open at its end.
+    pub connections: u64,
+    /// Corrected latency of what ended in it.
+    pub latency: Distribution,
+    /// Send lag of what was sent in it.
+    pub send_lag: Distribution,
+    /// The counts of its window at its end.
+    pub so_far: Counts,
+}
+
 /// Puts intervals together, in order, and keeps their number bounded.
-pub(super) struct Timeline {
+///
+/// It has its memory from the start: a test does not grow while it lasts, unless it lasts longer than
+/// was expected, and then up to a bound.
+#[derive(Debug)]
+pub struct Timeline {
     loops: usize,
     interval: Duration,
     /// An even number.
     most: usize,
     /// Intervals that not all loops have told of yet.
     partial: BTreeMap<u64, Partial>,
-    done: Vec<(Interval, Sketch)>,
+    entries: Vec<Interval>,
+    /// One for each entry.
+    sketches: Sketches,
     /// How many intervals are merged into an entry of these, and how many are in the last one.
     stride: u64,
     in_last: u64,
@@ -27,6 +54,7 @@ pub(super) struct Timeline {
     pub(super) corrected: Distribution,
 }
 
+#[derive(Debug)]
 struct Partial {
     told: usize,
     part: Part,
@@ -34,19 +62,28 @@ struct Partial {
 }
 
 /// An interval that all loops have told of.
-pub(super) struct Told {
-    pub(super) interval: Interval,
-    pub(super) so_far: Counts,
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The interval.
+    pub interval: Interval,
+    /// The counts of its window at its end.
+    pub so_far: Counts,
 }
 
 impl Timeline {
-    pub(super) fn new(loops: usize, interval: Duration, most: usize) -> Timeline {
+    /// A timeline of at most `most` entries, of which `expected` have their memory at once.
+    pub fn new(loops: usize, interval: Duration, most: usize, expected: usize) -> Timeline {
+        let expected = expected.min(most);
+        // Written once, so that the pages are there: what is only reserved is not.
+        let mut entries = vec![NOTHING; expected];
+        entries.clear();
         Timeline {
             loops,
             interval,
             most,
             partial: BTreeMap::new(),
-            done: Vec::new(),
+            entries,
+            sketches: Sketches::with_room(expected),
             stride: 1,
             in_last: 0,
             corrected: Distribution::new(),
@@ -54,7 +91,7 @@ impl Timeline {
     }
 
     /// Takes what a loop saw, and returns the interval if that was the last loop.
-    pub(super) fn add(&mut self, mut part: Part) -> Option<Told> {
+    pub fn add(&mut self, mut part: Part) -> Option<Told> {
         let number = part.interval;
         let so_far = std::mem::take(&mut part.so_far);
         match self.partial.get_mut(&number) {
@@ -93,7 +130,7 @@ impl Timeline {
             connections: part.connections,
             send_lag_p99: part.send_lag.quantile(0.99),
         };
-        self.keep(&interval, Sketch::of(&part.latency));
+        self.keep(&interval, &part.latency);
         Told {
             interval,
             so_far: partial.so_far,
@@ -102,37 +139,41 @@ impl Timeline {
 
     /// Adds an interval to the last entry, or begins a new one. When there are too many, each pair
     /// becomes one entry, and from then on entries are twice as long.
-    fn keep(&mut self, interval: &Interval, sketch: Sketch) {
+    fn keep(&mut self, interval: &Interval, latency: &Distribution) {
         if self.in_last < self.stride
-            && let Some((last, whole)) = self.done.last_mut()
+            && let Some(last) = self.entries.last_mut()
         {
-            whole.merge(&sketch);
-            *last = joined(last, interval, whole);
+            self.sketches.add_to_last(latency);
+            *last = joined(last, interval, self.sketches.last());
             self.in_last += 1;
             return;
         }
-        if self.done.len() == self.most {
-            let entries = std::mem::take(&mut self.done);
-            for entry in entries.chunks(2) {
-                let (first, mut whole) = (&entry[0].0, entry[0].1.clone());
-                let interval = entry.get(1).map_or(first.clone(), |(second, sketch)| {
-                    whole.merge(sketch);
-                    joined(first, second, &whole)
-                });
-                self.done.push((interval, whole));
-            }
-            self.stride *= 2;
+        if self.entries.len() == self.most {
+            self.halve();
         }
-        self.done.push((interval.clone(), sketch));
+        self.entries.push(interval.clone());
+        self.sketches.push();
+        self.sketches.add_to_last(latency);
         self.in_last = 1;
     }
 
+    fn halve(&mut self) {
+        self.sketches.halve();
+        let halves = self.entries.len() / 2;
+        for place in 0..halves {
+            let (before, after) = (&self.entries[2 * place], &self.entries[2 * place + 1]);
+            self.entries[place] = joined(before, after, self.sketches.of(place));
+        }
+        self.entries.truncate(halves);
+        self.stride *= 2;
+    }
+
     /// All intervals, the last one cut off at the end of the test.
-    pub(super) fn finish(mut self, end: Duration) -> Vec<Interval> {
+    pub fn finish(mut self, end: Duration) -> Vec<Interval> {
         while let Some((_, partial)) = self.partial.pop_first() {
             self.close(partial);
         }
-        let mut intervals: Vec<Interval> = self.done.into_iter().map(|(i, _)| i).collect();
+        let mut intervals = self.entries;
         // A loop that ended with an interval has an empty one after it.
         intervals.retain(|interval| interval.start < end);
         if let Some(last) = intervals.last_mut() {
@@ -142,11 +183,23 @@ impl Timeline {
     }
 }
 
+/// An interval in which nothing happened.
+const NOTHING: Interval = Interval {
+    start: Duration::ZERO,
+    length: Duration::ZERO,
+    planned: 0,
+    completed: 0,
+    errors: 0,
+    received: Bytes(0),
+    latency: [None; 4],
+    connections: 0,
+    send_lag_p99: None,
+};
+
 /// Two neighbours as one. The send lag is the larger of the two: an upper bound.
-fn joined(before: &Interval, after: &Interval, sketch: &Sketch) -> Interval {
+fn joined(before: &Interval, after: &Interval, sketch: &[u32]) -> Interval {
     let max = before.latency[3].max(after.latency[3]);
-    let quantile = |q| Some(sketch.quantile(q)?.min(max?));
-    let [p50, p90, p99] = QUANTILES.map(quantile);
+    let [p50, p90, p99] = QUANTILES.map(|q| Some(quantile(sketch, q)?.min(max?)));
     Interval {
         start: before.start,
         length: before.length + after.length,
@@ -161,6 +214,21 @@ fn joined(before: &Interval, after: &Interval, sketch: &Sketch) -> Interval {
 }
 
 impl Part {
+    /// An interval in which nothing has happened yet.
+    pub fn new(interval: u64) -> Part {
+        Part {
+            interval,
+            planned: 0,
+            completed: 0,
+            errors: 0,
+            received: Bytes(0),
+            connections: 0,
+            latency: Distribution::new(),
+            send_lag: Distribution::new(),
+            so_far: Counts::default(),
+        }
+    }
+
     /// Adds what another loop saw in the same interval.
     fn merge(&mut self, other: &Part) {
         self.planned += other.planned;
@@ -197,59 +265,95 @@ pub(super) fn merge_counts(to: &mut Counts, from: Counts) {
     }
 }
 
-/// A histogram in a kilobyte or two: 64 classes for each doubling, so that a quantile is right to
-/// 1.6 %. Kept for each interval in case neighbours are to be merged.
-#[derive(Clone, Default)]
-struct Sketch(Vec<(u16, u64)>);
+/// Times below this many nanoseconds are in one class.
+const LEAST: u64 = 1 << LEAST_POWER;
+const LEAST_POWER: u32 = 10;
+/// Each doubling from [`LEAST`] on has so many classes …
+const CLASSES_A_DOUBLING: usize = 32;
+/// … and there are so many doublings. What is longer, 137 s and more, is in the last class.
+const DOUBLINGS: usize = 27;
+const CLASSES: usize = 1 + DOUBLINGS * CLASSES_A_DOUBLING;
 
-impl Sketch {
-    fn of(distribution: &Distribution) -> Sketch {
-        let mut sketch = Sketch::default();
-        for value in distribution.histogram().iter_recorded() {
-            let class = class(value.value_iterated_to());
-            let count = value.count_since_last_iteration();
-            match sketch.0.last_mut() {
-                Some(last) if last.0 == class => last.1 += count,
-                _ => sketch.0.push((class, count)),
-            }
-        }
-        sketch.0.shrink_to_fit();
-        sketch
+/// Histograms of latency, one for each entry, in case that neighbours are to be merged: so coarse
+/// that a quantile is right to 1.6 %, and all in one piece of memory.
+#[derive(Debug)]
+struct Sketches(Vec<u32>);
+
+impl Sketches {
+    /// None, with memory for so many.
+    fn with_room(sketches: usize) -> Sketches {
+        // Zeros would be promised by the system and made when they are written to.
+        let mut counts = vec![u32::MAX; sketches * CLASSES];
+        counts.clear();
+        Sketches(counts)
     }
 
-    fn merge(&mut self, other: &Sketch) {
-        let mut all: BTreeMap<u16, u64> = self.0.iter().copied().collect();
-        for &(class, count) in &other.0 {
-            *all.entry(class).or_default() += count;
-        }
-        self.0 = all.into_iter().collect();
+    fn push(&mut self) {
+        self.0.resize(self.0.len() + CLASSES, 0);
     }
 
-    fn quantile(&self, quantile: f64) -> Option<Duration> {
-        let total: u64 = self.0.iter().map(|&(_, count)| count).sum();
-        let wanted = (quantile * total as f64).ceil().max(1.0) as u64;
-        let mut passed = 0;
-        self.0.iter().find_map(|&(class, count)| {
-            passed += count;
-            (passed >= wanted).then(|| Duration::from_nanos(greatest(class)))
-        })
+    fn of(&self, place: usize) -> &[u32] {
+        &self.0[place * CLASSES..][..CLASSES]
+    }
+
+    fn last(&self) -> &[u32] {
+        &self.0[self.0.len() - CLASSES..]
+    }
+
+    fn add_to_last(&mut self, latency: &Distribution) {
+        let begin = self.0.len() - CLASSES;
+        for value in latency.histogram().iter_recorded() {
+            let count = &mut self.0[begin + class(value.value_iterated_to())];
+            let more = u32::try_from(value.count_since_last_iteration()).unwrap_or(u32::MAX);
+            *count = count.saturating_add(more);
+        }
+    }
+
+    /// Makes one of each two neighbours.
+    fn halve(&mut self) {
+        let halves = self.0.len() / CLASSES / 2;
+        for to in 0..halves * CLASSES {
+            let from = to + to / CLASSES * CLASSES;
+            self.0[to] = self.0[from].saturating_add(self.0[from + CLASSES]);
+        }
+        self.0.truncate(halves * CLASSES);
     }
 }
 
-/// The class of a value: itself below 64, else its power of two and the six bits behind its first.
-fn class(value: u64) -> u16 {
-    let power = value.max(64).ilog2() - 6;
-    (u64::from(power) * 64 + (value >> power)) as u16
+fn quantile(sketch: &[u32], quantile: f64) -> Option<Duration> {
+    let total: u64 = sketch.iter().map(|&count| u64::from(count)).sum();
+    let wanted = (quantile * total as f64).ceil().max(1.0) as u64;
+    let mut passed = 0;
+    let class = sketch.iter().position(|&count| {
+        passed += u64::from(count);
+        passed >= wanted
+    })?;
+    Some(Duration::from_nanos(middle(class)))
 }
 
-/// The greatest value of a class.
-fn greatest(class: u16) -> u64 {
-    if class < 64 {
-        return class.into();
+/// The class of a time in nanoseconds: which doubling, and which part of it.
+fn class(nanos: u64) -> usize {
+    if nanos < LEAST {
+        return 0;
     }
-    let power = u32::from(class) / 64 - 1;
-    let bits = u64::from(class) - u64::from(power) * 64;
-    ((bits + 1) << power) - 1
+    let power = nanos.ilog2();
+    let part = (nanos >> (power - CLASSES_A_DOUBLING.ilog2())) as usize % CLASSES_A_DOUBLING;
+    let class = 1 + (power - LEAST_POWER) as usize * CLASSES_A_DOUBLING + part;
+    class.min(CLASSES - 1)
+}
+
+/// The middle of a class; of the last one no time that it may have is longer.
+fn middle(class: usize) -> u64 {
+    match class {
+        0 => LEAST / 2,
+        class if class == CLASSES - 1 => u64::MAX,
+        class => {
+            let power = LEAST_POWER + ((class - 1) / CLASSES_A_DOUBLING) as u32;
+            let part = ((class - 1) % CLASSES_A_DOUBLING) as u64;
+            let width = (1 << power) / CLASSES_A_DOUBLING as u64;
+            (1 << power) + part * width + width / 2
+        }
+    }
 }
 
 #[cfg(test)]
@@ -257,38 +361,43 @@ mod tests {
     use super::*;
 
     fn part(interval: u64, millis: u64) -> Part {
-        let mut latency = Distribution::new();
-        for _ in 0..10 {
-            latency.record(Duration::from_millis(millis));
-        }
-        Part {
-            interval,
+        let mut part = Part {
             planned: 11,
             completed: 10,
             errors: 1,
             received: Bytes(100),
             connections: 3,
-            latency,
-            send_lag: Distribution::new(),
-            so_far: Counts {
-                planned: 11 * (interval + 1),
-                ..Counts::default()
-            },
+            ..Part::new(interval)
+        };
+        for _ in 0..10 {
+            part.latency.record(Duration::from_millis(millis));
         }
+        part.so_far.planned = 11 * (interval + 1);
+        part
     }
 
     #[test]
-    fn classes_cover_every_value_within_a_sixtieth() {
-        for value in (0..10_000).chain((14..63).map(|power| 1 << power)) {
-            let greatest = greatest(class(value));
-            assert!(greatest >= value, "{value}: {greatest}");
-            assert!(greatest - value <= value / 64, "{value}: {greatest}");
+    fn the_middle_of_a_class_is_within_a_sixtieth_of_all_its_times() {
+        let most = 137_000_000_000;
+        let mut nanos = LEAST;
+        let mut before = 0;
+        while nanos < most {
+            let class = class(nanos);
+            assert!((before..=before + 1).contains(&class), "{nanos}: {class}");
+            before = class;
+            let off = middle(class).abs_diff(nanos);
+            assert!(off <= nanos / 64 + 1 || class == CLASSES - 1, "{nanos}");
+            nanos += nanos / 100;
         }
+        assert_eq!(
+            (class(0), class(1023), class(u64::MAX)),
+            (0, 0, CLASSES - 1)
+        );
     }
 
     #[test]
     fn an_interval_is_told_when_all_loops_have_told_theirs() {
-        let mut timeline = Timeline::new(2, Duration::from_secs(1), 100);
+        let mut timeline = Timeline::new(2, Duration::from_secs(1), 100, 3);
         assert!(timeline.add(part(0, 5)).is_none());
         assert!(timeline.add(part(1, 5)).is_none());
         let told = timeline.add(part(0, 7)).unwrap();
@@ -301,22 +410,24 @@ mod tests {
 
     #[test]
     fn a_long_test_has_a_bounded_timeline_that_loses_no_count() {
-        let mut timeline = Timeline::new(1, Duration::from_secs(1), 16);
-        for number in 0..1000 {
-            timeline.add(part(number, 1 + number % 2 * 8));
-            assert!(timeline.done.len() <= 16);
-        }
-        let intervals = timeline.finish(Duration::from_secs(1000));
-        assert_eq!(intervals.iter().map(|i| i.completed).sum::<u64>(), 10_000);
-        let mut end = Duration::ZERO;
-        for interval in &intervals {
-            assert_eq!(interval.start, end);
-            end += interval.length;
-            if interval.length > Duration::from_secs(1) {
-                let [p50, p90, ..] = interval.latency.map(|l| l.unwrap().as_secs_f64());
-                assert!((p50 - 0.001).abs() < 2e-5 && (p90 - 0.009).abs() < 2e-4);
+        for expected in [0, 5, 16, 1000] {
+            let mut timeline = Timeline::new(1, Duration::from_secs(1), 16, expected);
+            for number in 0..1000 {
+                timeline.add(part(number, 1 + number % 2 * 8));
+                assert!(timeline.entries.len() <= 16);
             }
+            let intervals = timeline.finish(Duration::from_secs(1000));
+            assert_eq!(intervals.iter().map(|i| i.completed).sum::<u64>(), 10_000);
+            let mut end = Duration::ZERO;
+            for interval in &intervals {
+                assert_eq!(interval.start, end);
+                end += interval.length;
+                if interval.length > Duration::from_secs(1) {
+                    let [p50, p90, ..] = interval.latency.map(|l| l.unwrap().as_secs_f64());
+                    assert!((p50 - 0.001).abs() < 2e-5 && (p90 - 0.009).abs() < 2e-4);
+                }
+            }
+            assert_eq!(end, Duration::from_secs(1000));
         }
-        assert_eq!(end, Duration::from_secs(1000));
     }
 }

@@ -5,7 +5,7 @@ use fathometer_workload::plan::{PageId, PageTargets};
 
 use super::CONNECT_PAUSE;
 use super::shared::Shared;
-use super::slot::{Exchange, POOL, Slot};
+use super::slot::{Exchange, POOL, Slot, State};
 use super::timers::Timer;
 use super::worker::Worker;
 
@@ -504,12 +504,15 @@ impl Worker<'_> {
             self.tally.page(user.started, self.now, !user.failed);
         }
         let through = user.is_through();
+        if self.shared.policy.early_close {
+            match self.pool.is_some() {
+                true => self.close_used(place),
+                false => self.close_connections(place),
+            }
+        }
         if self.pool.is_some() && (through || self.is_planned_out()) {
             let cut = !through;
             return self.end_arrival(place, cut);
-        }
-        if self.shared.policy.early_close {
-            self.close_connections(place);
         }
         if self.is_planned_out() || self.is_superfluous(place) {
             return self.park(place);
@@ -542,14 +545,28 @@ impl Worker<'_> {
         }
     }
 
+    /// Closes the shared connections that a page has used, but for those that another one uses now.
+    fn close_used(&mut self, place: u32) {
+        while let Some(used) = self.users[place as usize].slots.pop() {
+            let slot = &self.slots[used as usize];
+            if slot.state == State::Open
+                && slot.owner == POOL
+                && slot.user == place
+                && slot.exchanges.is_empty()
+            {
+                self.finish(used);
+            }
+        }
+    }
+
     /// Takes a connection from whoever it belongs to: it will carry nothing more.
     pub(super) fn detach(&mut self, place: u32) {
         let slot = &mut self.slots[place as usize];
         let owner = std::mem::replace(&mut slot.owner, NOBODY);
         if owner == POOL {
-            slot.listed = false;
+            let listed = std::mem::take(&mut slot.listed);
             if let Some(pool) = &mut self.pool {
-                pool.connection_ended();
+                pool.connection_ended(place, listed);
             }
         } else if let Some(user) = self.users.get_mut(owner as usize)
             && let Some(at) = user.slots.iter().position(|&slot| slot == place)

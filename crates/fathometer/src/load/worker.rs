@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use fathometer_http::h1::client::{Event, Received, RequestId};
-use fathometer_model::{Failure, Instant, Outcome};
+use fathometer_model::{CloseReason, Failure, Instant, Outcome};
 use fathometer_sys::poller::{Poller, Ready};
 use fathometer_sys::usage::{ProcessorTime, thread_time};
 use fathometer_sys::{Clock, socket};
@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::LoadError;
 use super::pool::Pool;
 use super::shared::Shared;
-use super::slot::{Exchange, Slot, State};
+use super::slot::{End, Exchange, Slot, State};
 use super::tally::{Tally, nanos};
 use super::timers::{Timer, Timers};
 use super::user::User;
@@ -289,8 +289,11 @@ impl<'a> Worker<'a> {
         slot.number = self.shared.next_connection();
         slot.owner = owner;
         slot.opened = self.now;
+        slot.established = 0;
         slot.served = 0;
+        slot.left = self.shared.max_requests.unwrap_or(u32::MAX);
         slot.blocked = false;
+        slot.closed_there = false;
         self.tally.connections += 1;
         self.tally.most_connections = self.tally.most_connections.max(self.tally.connections);
         self.arm(place, self.now + self.shared.connect_timeout);
@@ -320,9 +323,14 @@ impl<'a> Worker<'a> {
         if exchange.sent == 0 && slot.state == State::Open {
             exchange.due = exchange.planned.max(slot.free_since);
         }
+        if slot.state == State::Open && slot.exchanges.is_empty() {
+            self.tally.idled(slot.free_since, self.now);
+        }
         exchange.first_byte = 0;
         exchange.status = 0;
         self.users[exchange.user as usize].in_flight += 1;
+        slot.user = exchange.user;
+        slot.left -= u32::from(shared.max_requests.is_some());
         slot.exchanges.push_back(exchange);
         if !slot.dirty {
             slot.dirty = true;
@@ -396,16 +404,21 @@ impl<'a> Worker<'a> {
             State::Free => return,
             State::Connecting => slot.opened + self.shared.connect_timeout,
             State::Lingering => slot.linger_until,
-            State::Open => match slot.exchanges.front() {
-                Some(oldest) if oldest.sent > 0 => oldest.sent + self.shared.timeout,
+            State::Open => match (slot.exchanges.front(), self.shared.keep_alive) {
+                (Some(oldest), _) if oldest.sent > 0 => oldest.sent + self.shared.timeout,
+                (None, Some(keep_alive)) => slot.free_since + keep_alive,
                 _ => return,
             },
         };
         if until > self.now {
-            return self.arm(place, until);
+            // What is busy now may soon be idle: so it need not set a timer for every exchange.
+            let idle = self.shared.keep_alive.map(|time| self.now + time);
+            return self.arm(place, idle.map_or(until, |idle| idle.min(until)));
         }
         match slot.state {
-            State::Lingering => self.release(place, false),
+            // The server did not do what it had said.
+            State::Lingering => self.release(place, End::Client),
+            State::Open if slot.exchanges.is_empty() => self.finish(place),
             _ => self.fail(place, Failure::TimedOut),
         }
     }
@@ -443,6 +456,7 @@ impl<'a> Worker<'a> {
         let now = self.now;
         let slot = &mut self.slots[place as usize];
         slot.state = State::Open;
+        slot.established = now;
         slot.free_since = now;
         for exchange in slot.exchanges.iter_mut().filter(|e| e.sent == 0) {
             exchange.due = exchange.planned.max(now);
@@ -458,6 +472,16 @@ impl<'a> Worker<'a> {
         window.latency.connect.record(took);
         self.flush(place);
         self.list(place);
+        self.watch_idle(place);
+    }
+
+    /// Sees to it that a connection that has become idle is closed in time.
+    fn watch_idle(&mut self, place: u32) {
+        if let Some(keep_alive) = self.shared.keep_alive
+            && self.slots[place as usize].exchanges.is_empty()
+        {
+            self.arm(place, self.now + keep_alive);
+        }
     }
 
     /// Reads on where reading was broken off for the sake of the others.
@@ -490,10 +514,12 @@ impl<'a> Worker<'a> {
                 Err(rustix::io::Errno::AGAIN) => return,
                 // What comes now answers nothing.
                 Ok((1.., _)) if state == State::Lingering => {}
-                _ if state == State::Lingering => return self.release(place, false),
+                _ if state == State::Lingering => return self.release(place, End::Server),
                 Ok((0, _)) => {
                     let now = self.instant();
-                    self.slots[place as usize].machine.handle_eof(now);
+                    let slot = &mut self.slots[place as usize];
+                    slot.closed_there = true;
+                    slot.machine.handle_eof(now);
                     return self.pump(place, &[]);
                 }
                 Ok((length, _)) => {
@@ -550,9 +576,15 @@ impl<'a> Worker<'a> {
                     slot.served += 1;
                     slot.free_since = now;
                     let exchange = slot.exchanges.pop_front();
-                    match persists {
-                        true => self.list(place),
-                        false => self.detach(place),
+                    let is_used_up = slot.left == 0 && slot.exchanges.is_empty();
+                    if persists && is_used_up {
+                        slot.machine.finish();
+                    }
+                    if persists && !is_used_up {
+                        self.list(place);
+                        self.watch_idle(place);
+                    } else {
+                        self.detach(place);
                     }
                     if let Some(exchange) = exchange {
                         self.complete(place, &exchange, &received);
@@ -561,6 +593,7 @@ impl<'a> Worker<'a> {
                 Event::Failed {
                     failure, received, ..
                 } => {
+                    slot.free_since = now;
                     let exchange = slot.exchanges.pop_front();
                     self.detach(place);
                     if let Some(exchange) = exchange {
@@ -574,6 +607,7 @@ impl<'a> Worker<'a> {
                     request: RequestId(_),
                 } => {
                     let served = slot.served > 0;
+                    slot.free_since = now;
                     let exchange = slot.exchanges.pop_front();
                     self.detach(place);
                     let Some(exchange) = exchange else {
@@ -652,15 +686,18 @@ impl<'a> Worker<'a> {
     fn closed(&mut self, place: u32) {
         self.detach(place);
         let slot = &mut self.slots[place as usize];
-        let failed = matches!(
-            slot.machine.close_reason(),
-            Some(fathometer_model::CloseReason::Failed(_))
-        );
+        let reason = slot.machine.close_reason();
+        let end = match reason {
+            Some(CloseReason::Finished) => End::Client,
+            Some(CloseReason::Failed(_)) => End::Failure,
+            _ => End::Server,
+        };
         let lingers = slot.state == State::Open
+            && !slot.closed_there
             && !self.shared.reset_on_close
-            && slot.machine.close_reason() == Some(fathometer_model::CloseReason::ServerAsked);
+            && reason == Some(CloseReason::ServerAsked);
         if !lingers {
-            return self.release(place, failed);
+            return self.release(place, end);
         }
         slot.state = State::Lingering;
         slot.linger_until = self.now + LINGER;
@@ -674,14 +711,19 @@ impl<'a> Worker<'a> {
         self.pump(place, &[]);
     }
 
-    /// Closes the socket and frees the slot.
-    fn release(&mut self, place: u32, reset: bool) {
+    /// Closes the socket and frees the slot. What failed is reset.
+    fn release(&mut self, place: u32, end: End) {
         let slot = &mut self.slots[place as usize];
         if let Some(stream) = slot.stream.take()
-            && (reset || self.shared.reset_on_close)
+            && (end == End::Failure || self.shared.reset_on_close)
         {
             // Where it fails there is no connection left to reset.
             let _ = socket::set_linger(&stream, Some(std::time::Duration::ZERO));
+        }
+        if slot.established > 0 {
+            self.tally.idled(slot.free_since, self.now);
+            self.tally
+                .connection_ended(end, slot.established, slot.served, self.now);
         }
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
@@ -699,6 +741,16 @@ impl<'a> Worker<'a> {
         };
         let mut left = Vec::new();
         for slot in &mut self.slots {
+            let is_there = slot.state != State::Free && slot.established > 0;
+            if is_there && slot.exchanges.is_empty() {
+                self.tally.idled(slot.free_since, now);
+            }
+            if is_there && slot.state == State::Lingering {
+                self.tally
+                    .connection_ended(End::Server, slot.established, slot.served, now);
+            } else if is_there {
+                self.tally.was_open(slot.established, now);
+            }
             left.extend(slot.exchanges.drain(..).map(|e| (e, slot.number)));
             slot.stream = None;
         }

@@ -1,5 +1,6 @@
 //! The load engine against servers that do as they are told, on real sockets.
 
+mod connections;
 mod server;
 
 use std::collections::BTreeMap;

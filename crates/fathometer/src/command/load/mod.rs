@@ -2,6 +2,7 @@
 
 mod output;
 mod plan;
+mod probes;
 mod rate;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use fathometer_model::Seed;
 use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched, socket};
 
 use self::output::Format;
+use self::probes::{Probes, Target};
 use super::Failure;
 use super::arguments::{some_time, time};
 use crate::load::{self, Limit, Live, Options, Phase, Users};
@@ -107,12 +109,22 @@ pub struct LoadArguments {
     /// Wait awake so long before each planned instant of an open loop
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
+    /// Close each connection after so many requests
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    max_requests_per_connection: Option<u32>,
+    /// Close a connection that was idle for so long [default: keep it for ever]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    keep_alive: Option<Duration>,
     /// Reset connections instead of closing them, so that no port stays in TIME_WAIT
     #[arg(long)]
     reset: bool,
     /// Leave Nagle's algorithm on
     #[arg(long)]
     nagle: bool,
+    /// Watch the server's machine too, when it is this one: the number of the server's process, or
+    /// here for the machine alone; may be given several times
+    #[arg(long, value_name = "PID|here")]
+    probe: Vec<Target>,
     /// Count requests by target
     #[arg(long)]
     targets: bool,
@@ -140,6 +152,7 @@ const EXAMPLES: &str = "Examples:
   fathometer load http://127.0.0.1:8080/ --rate 2000 --arrivals poisson
   fathometer load http://127.0.0.1:8080/ --workload webstone -c 40 --policy h1.0 --format webstone
   fathometer load http://127.0.0.1:8080/ --workload surge --ue 200 -d 10m
+  fathometer load http://127.0.0.1:8080/ -c 200 --probe $(pgrep -o nginx)
 Exit codes: 0 done, 1 failed or interrupted, 2 usage, 3 measured but INVALID, 4 a promise was broken.";
 
 /// How the requests of an open loop follow each other.
@@ -184,6 +197,8 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         pin: arguments.pin,
         spin: arguments.spin,
         seed: Seed(arguments.seed),
+        max_requests: arguments.max_requests_per_connection,
+        keep_alive: arguments.keep_alive,
         sockets: SocketOptions {
             no_delay: Some(!arguments.nagle),
             ..SocketOptions::default()
@@ -195,11 +210,13 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     };
     let title = title(arguments, &planned);
     let mut view = LoadView::new(Kind::detect(arguments.quiet), outline(title, &options));
+    let probes = Probes::start(&arguments.probe, clock)?;
     let result = load::run(options, clock, &|| interrupt.is_raised(), &mut |live| {
         show(&mut view, live);
     });
     view.finish();
     let mut result = result?;
+    result.server = probes.map(|probes| probes.stop(&result));
     describe(&mut result, arguments, &planned);
     let promises = arguments
         .slo
@@ -425,6 +442,11 @@ fn describe(result: &mut LoadResult, arguments: &LoadArguments, planned: &plan::
         arguments.policy.to_string() != "h1.1",
         "policy",
         "h1.1".to_owned(),
+    );
+    tell(
+        arguments.keep_alive.is_some(),
+        "idle connections",
+        "kept".to_owned(),
     );
     tell(arguments.nagle, "Nagle's algorithm", "off".to_owned());
     tell(

@@ -1,0 +1,299 @@
+//! What probes saw of the server's machine while it was loaded.
+//!
+//! A part of a result like the others, already in the form that programs read: names carry their units
+//! (`_s`, `_bytes`, `_share` of 0 to 1), counts are of the watched time, and what the kernel does not
+//! say is `null` and never zero.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{LoadResult, LoopKind};
+use crate::bottleneck::{Signals, Suspicion, suspect};
+use fathometer_model::Failure;
+
+/// What probes saw of the server, its machine and its network.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerProbes {
+    /// How long was watched: the measured window, and up to a period more at either end. Counts and
+    /// times below are of this time.
+    pub watched_s: f64,
+    /// Programs that were named, each with all that it has started.
+    pub programs: Vec<ProgramProbes>,
+    /// The whole machine, the generator included when it runs there.
+    pub machine: MachineProbes,
+    /// Network namespaces that the programs are in.
+    pub networks: Vec<NetworkProbes>,
+    /// What watching cost.
+    pub cost: ProbeCost,
+    /// What could not be read, and why.
+    pub failures: Vec<String>,
+}
+
+/// A program and all that it has started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramProbes {
+    /// Its name and process number.
+    pub name: String,
+    /// Processes at the end.
+    pub processes: u64,
+    /// Threads at the end.
+    pub threads: u64,
+    /// Processor time, exactly.
+    pub cpu_s: f64,
+    /// The part of it in programs, to the kernel's tick.
+    pub cpu_user_s: f64,
+    /// The part of it in the kernel.
+    pub cpu_system_s: f64,
+    /// The busiest thread's, as a share of one processor.
+    pub busiest_thread_share: Option<f64>,
+    /// Resident memory at the end (RSS); pages shared by several processes count for each.
+    pub resident_bytes: u64,
+    /// Resident memory at the end, shared pages shared out (PSS).
+    pub proportional_bytes: Option<u64>,
+    /// Page faults that waited for a disk.
+    pub major_faults: u64,
+    /// Page faults served from memory.
+    pub minor_faults: u64,
+    /// Times that a thread waited for something.
+    pub voluntary_switches: Option<u64>,
+    /// Times that a thread had to make way.
+    pub involuntary_switches: Option<u64>,
+    /// Fetched from disks.
+    pub read_bytes: Option<u64>,
+    /// Sent to disks.
+    pub written_bytes: Option<u64>,
+    /// Open descriptors at the end.
+    pub descriptors: Option<u64>,
+}
+
+/// The whole machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineProbes {
+    /// Processors that are on.
+    pub processors: Option<u64>,
+    /// Share of their time spent in programs.
+    pub user_share: Option<f64>,
+    /// Spent in the kernel for programs.
+    pub system_share: Option<f64>,
+    /// Spent on interrupts.
+    pub irq_share: Option<f64>,
+    /// Spent on work put off by interrupts: packets received, mostly.
+    pub softirq_share: Option<f64>,
+    /// With nothing to do.
+    pub idle_share: Option<f64>,
+    /// With nothing to do while something waited for a disk.
+    pub iowait_share: Option<f64>,
+    /// Given to others by the hypervisor.
+    pub steal_share: Option<f64>,
+    /// Page cache at the end.
+    pub page_cache_bytes: Option<u64>,
+    /// Memory that programs could have had at the end.
+    pub available_bytes: Option<u64>,
+    /// Read from disks into memory.
+    pub paged_in_bytes: Option<u64>,
+    /// Written from memory to disks.
+    pub paged_out_bytes: Option<u64>,
+    /// Page faults that waited for a disk.
+    pub major_faults: Option<u64>,
+    /// Pages of files read again that had been thrown out of memory.
+    pub refaults: Option<u64>,
+    /// Operations of all disks that read, and their octets.
+    pub disk_reads: Option<u64>,
+    /// See `disk_reads`.
+    pub disk_read_bytes: Option<u64>,
+    /// Operations of all disks that wrote.
+    pub disk_writes: Option<u64>,
+    /// See `disk_writes`.
+    pub disk_written_bytes: Option<u64>,
+    /// Share of the time in which the busiest disk had something to do.
+    pub disk_busy_share: Option<f64>,
+    /// Changes from one thread to another.
+    pub context_switches: Option<u64>,
+    /// Interrupts.
+    pub interrupts: Option<u64>,
+    /// Share of the time in which something waited for a processor (PSI, some).
+    pub cpu_pressure_share: Option<f64>,
+    /// For memory.
+    pub memory_pressure_share: Option<f64>,
+    /// For a disk.
+    pub io_pressure_share: Option<f64>,
+}
+
+/// A network namespace.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkProbes {
+    /// Which.
+    pub name: String,
+    /// Whether the generator is in it too: then its own ends of the connections are counted as well.
+    pub has_generator: bool,
+    /// TCP segments received.
+    pub segments_in: Option<u64>,
+    /// TCP segments sent, those sent again left out.
+    pub segments_out: Option<u64>,
+    /// TCP segments sent again.
+    pub retransmitted: Option<u64>,
+    /// Connections that found the accept queue full.
+    pub listen_overflows: Option<u64>,
+    /// Connections that were dropped for that or another reason before they were accepted.
+    pub listen_drops: Option<u64>,
+    /// TCP connections by state, on average over the watched time; none where the kernel does not
+    /// tell.
+    pub states: std::collections::BTreeMap<String, f64>,
+    /// Connections that waited to be accepted, on average.
+    pub to_be_accepted: Option<f64>,
+}
+
+/// What watching cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeCost {
+    /// The time between two readings.
+    pub period_s: f64,
+    /// Readings taken.
+    pub readings: u64,
+    /// Processor time that they took, from the first to the last.
+    pub cpu_s: f64,
+    /// The longest that one took.
+    pub longest_s: f64,
+    /// The time from the first to the last.
+    pub from_first_to_last_s: f64,
+}
+
+/// A resource that the figures make suspect. They do not prove it: what is full may be the victim of
+/// what is short elsewhere.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SuspicionSummary {
+    /// Which.
+    pub resource: String,
+    /// How strongly: possibly, likely, strongly.
+    pub confidence: String,
+    /// What was seen.
+    pub evidence: Vec<String>,
+    /// What would confirm it.
+    pub confirm: String,
+}
+
+impl From<Suspicion> for SuspicionSummary {
+    fn from(suspicion: Suspicion) -> SuspicionSummary {
+        SuspicionSummary {
+            resource: suspicion.resource.name().to_owned(),
+            confidence: suspicion.confidence.words().to_owned(),
+            evidence: suspicion.evidence,
+            confirm: suspicion.confirm,
+        }
+    }
+}
+
+impl MachineProbes {
+    /// The share of the processors' time in which they did something for somebody here.
+    pub fn busy_share(&self) -> Option<f64> {
+        Some(self.user_share? + self.system_share? + self.irq_share? + self.softirq_share?)
+    }
+}
+
+/// Which resources a result with probes makes suspect, the strongest first; none without probes.
+pub fn suspicions(result: &LoadResult) -> Vec<Suspicion> {
+    match &result.server {
+        Some(server) => suspect(&signals(result, server)),
+        None => Vec::new(),
+    }
+}
+
+/// What the clients and the probes saw, as the judge of resources wants it.
+fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
+    let machine = &server.machine;
+    let watched = server.watched_s;
+    let per_second = |count: Option<u64>| Some(count? as f64 / watched).filter(|r| r.is_finite());
+    let network = server.networks.first();
+    let cpu: f64 = server.programs.iter().map(|program| program.cpu_s).sum();
+    let each = cpu / watched * seconds_an_exchange(result);
+    let busiest = server
+        .programs
+        .iter()
+        .filter_map(|p| p.busiest_thread_share);
+    let retransmitted = network.and_then(|network| {
+        let again = network.retransmitted? as f64;
+        Some(again / (again + network.segments_out? as f64)).filter(|share| share.is_finite())
+    });
+    Signals {
+        cpu_quota_cores: machine.processors.map(|number| number as f64),
+        cpu_of_quota: machine.busy_share(),
+        busiest_thread: busiest.reduce(f64::max),
+        cpu_per_exchange: Duration::try_from_secs_f64(each)
+            .ok()
+            .filter(|_| !server.programs.is_empty()),
+        cpu_pressure: machine.cpu_pressure_share,
+        refaults_per_s: per_second(machine.refaults),
+        page_in_bytes_per_s: per_second(machine.paged_in_bytes),
+        major_faults_per_s: per_second(machine.major_faults),
+        memory_pressure: machine.memory_pressure_share,
+        disk_read_bytes_per_s: per_second(machine.disk_read_bytes),
+        disk_reads_per_s: per_second(machine.disk_reads),
+        disk_busy: machine.disk_busy_share,
+        io_pressure: machine.io_pressure_share,
+        retransmitted,
+        listen_overflows_per_s: network.and_then(|network| per_second(network.listen_overflows)),
+        accept_queue: network.and_then(|network| network.to_be_accepted),
+        // Where the generator is in the same namespace each connection has both its ends there.
+        established: network.and_then(|network| {
+            let ends = if network.has_generator { 2.0 } else { 1.0 };
+            Some(network.states.get("established")? / ends)
+        }),
+        ..of_clients(result)
+    }
+}
+
+/// What the clients saw, and how the generator fared.
+fn of_clients(result: &LoadResult) -> Signals {
+    let window = &result.measured;
+    let (counts, latency) = (&window.counts, &window.latency);
+    let seconds = window.duration.as_secs_f64();
+    let per_second = |number: f64| Some(number / seconds).filter(|rate| rate.is_finite());
+    let exchanges = latency.corrected.count();
+    let each = |sum: Duration| (exchanges > 0).then(|| sum.div_f64(exchanges as f64));
+    let attempts = counts.completed + counts.failed();
+    let failures = |kinds: &[Failure]| {
+        let number: u64 = kinds
+            .iter()
+            .filter_map(|kind| counts.failures.get(kind))
+            .sum();
+        (attempts > 0).then(|| number as f64 / attempts as f64)
+    };
+    let workers = result.generator.workers.iter();
+    Signals {
+        // The shortest handshake is a round trip with nothing else in it.
+        round_trip: latency.connect.min(),
+        refused: failures(&[Failure::Refused, Failure::Reset]),
+        timed_out: failures(&[Failure::TimedOut]),
+        queue: each(latency.queue.sum().saturating_sub(latency.connect.sum())),
+        connect: each(latency.connect.sum()),
+        first_byte: latency.first_byte.mean(),
+        transfer: latency.transfer.mean(),
+        send_lag_p99: latency.send_lag.quantile(0.99),
+        generator_busy: workers.map(|worker| worker.busy).reduce(f64::max),
+        concurrency: per_second(latency.corrected.sum().as_secs_f64()),
+        users: match result.setup.kind {
+            LoopKind::Closed { users } => Some(f64::from(users)),
+            LoopKind::Open { .. } => None,
+        },
+        offered_per_s: match result.setup.kind {
+            LoopKind::Closed { .. } => None,
+            LoopKind::Open { .. } => per_second(counts.planned as f64),
+        },
+        achieved_per_s: per_second(window.ended.completed as f64),
+        ..Signals::default()
+    }
+}
+
+/// The measured time over the exchanges that ended in it; not a number when none did.
+pub(super) fn seconds_an_exchange(result: &LoadResult) -> f64 {
+    let ended = &result.measured.ended;
+    result.measured.duration.as_secs_f64() / (ended.completed + ended.failed) as f64
+}

@@ -1,0 +1,272 @@
+//! The closing screen's part about the server's machine.
+
+use super::quantity::{count, counted, octets, percent, seconds, three_digits};
+use super::screen::{WIDTH, line};
+use super::server::{
+    MachineProbes, NetworkProbes, ProgramProbes, ServerProbes, seconds_an_exchange,
+};
+use super::{LoadResult, server};
+use crate::text::hanging;
+
+/// What stands for a figure that the kernel does not give.
+const NOT_AVAILABLE: &str = "not available";
+
+/// Everything about it; nothing when it was not watched.
+pub(super) fn render(result: &LoadResult) -> String {
+    let Some(server) = &result.server else {
+        return String::new();
+    };
+    let scale = Scale {
+        watched: server.watched_s,
+        exchange: seconds_an_exchange(result),
+    };
+    let mut text = String::from("\n");
+    for program in &server.programs {
+        text.push_str(&of_program(program, &scale));
+    }
+    text.push_str(&of_machine(&server.machine, &scale));
+    for network in &server.networks {
+        text.push_str(&of_network(network, &scale));
+    }
+    text.push_str(&cost(server));
+    for failure in &server.failures {
+        text.push_str(&line("not read", failure));
+    }
+    text.push_str(&suspected(result));
+    text
+}
+
+/// How counts of the watched time become rates.
+struct Scale {
+    watched: f64,
+    /// Seconds for each exchange.
+    exchange: f64,
+}
+
+impl Scale {
+    fn per_second(&self, number: f64) -> f64 {
+        number / self.watched
+    }
+
+    fn per_exchange(&self, number: f64) -> Option<f64> {
+        let each = self.per_second(number) * self.exchange;
+        each.is_finite().then_some(each)
+    }
+
+    /// `1 234/s (2.1 an exchange)`
+    fn rate(&self, number: Option<u64>) -> String {
+        let Some(number) = number else {
+            return NOT_AVAILABLE.to_owned();
+        };
+        let rate = three_digits(self.per_second(number as f64));
+        match self.per_exchange(number as f64) {
+            Some(each) => format!("{rate}/s ({} an exchange)", three_digits(each)),
+            None => format!("{rate}/s"),
+        }
+    }
+
+    /// `1.2 MB/s`
+    fn octets(&self, number: Option<u64>) -> String {
+        number.map_or(NOT_AVAILABLE.to_owned(), |number| {
+            format!("{}/s", octets(self.per_second(number as f64)))
+        })
+    }
+}
+
+fn of_program(program: &ProgramProbes, scale: &Scale) -> String {
+    let share = |time: f64| percent(scale.per_second(time));
+    let each = |time: f64| {
+        scale
+            .per_exchange(time)
+            .map_or(NOT_AVAILABLE.to_owned(), seconds)
+    };
+    let mut facts = vec![
+        format!(
+            "{}, {} of {}",
+            program.name,
+            counted(program.threads, "thread"),
+            match program.processes {
+                1 => "1 process".to_owned(),
+                number => format!("{} processes", count(number)),
+            }
+        ),
+        format!(
+            "CPU {} an exchange ({} user, {} system), {} of one processor",
+            each(program.cpu_s),
+            each(program.cpu_user_s),
+            each(program.cpu_system_s),
+            share(program.cpu_s),
+        ),
+    ];
+    facts.push(format!(
+        "busiest thread {}",
+        program
+            .busiest_thread_share
+            .map_or(NOT_AVAILABLE.to_owned(), percent)
+    ));
+    let mut text = line("server", &facts.join("; "));
+    let bytes = |number: Option<u64>| {
+        number.map_or(NOT_AVAILABLE.to_owned(), |number| octets(number as f64))
+    };
+    text.push_str(&line(
+        "  memory",
+        &format!(
+            "RSS {}, PSS {}; {}; read from disks {}, written {}; descriptors {}",
+            octets(program.resident_bytes as f64),
+            bytes(program.proportional_bytes),
+            counted(program.major_faults, "major fault"),
+            bytes(program.read_bytes),
+            bytes(program.written_bytes),
+            program.descriptors.map_or(NOT_AVAILABLE.to_owned(), count),
+        ),
+    ));
+    text.push_str(&line(
+        "  switches",
+        &format!(
+            "waited {}, made way {}",
+            scale.rate(program.voluntary_switches),
+            scale.rate(program.involuntary_switches)
+        ),
+    ));
+    text
+}
+
+fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
+    let share = |share: Option<f64>| share.map_or(NOT_AVAILABLE.to_owned(), percent);
+    let number = |number: Option<u64>| number.map_or(NOT_AVAILABLE.to_owned(), count);
+    let bytes = |number: Option<u64>| {
+        number.map_or(NOT_AVAILABLE.to_owned(), |number| octets(number as f64))
+    };
+    let processors = machine
+        .processors
+        .map_or(String::new(), |number| counted(number, "processor") + ": ");
+    let mut text = line(
+        "machine",
+        &format!(
+            "{processors}user {}, system {}, softirq {}, interrupts {}, idle {}, waiting for disks {}",
+            share(machine.user_share),
+            share(machine.system_share),
+            share(machine.softirq_share),
+            share(machine.irq_share),
+            share(machine.idle_share),
+            share(machine.iowait_share),
+        ),
+    );
+    for (head, what) in [
+        (
+            "  memory",
+            format!(
+                "page cache {}, available {}; paged in {}, out {}; major faults {}, pages read again {}",
+                bytes(machine.page_cache_bytes),
+                bytes(machine.available_bytes),
+                scale.octets(machine.paged_in_bytes),
+                scale.octets(machine.paged_out_bytes),
+                number(machine.major_faults),
+                number(machine.refaults),
+            ),
+        ),
+        (
+            "  disks",
+            format!(
+                "{} reads of {}, {} writes of {}, busiest disk {}",
+                number(machine.disk_reads),
+                bytes(machine.disk_read_bytes),
+                number(machine.disk_writes),
+                bytes(machine.disk_written_bytes),
+                share(machine.disk_busy_share),
+            ),
+        ),
+        (
+            "  switches",
+            format!(
+                "{} context switches, {} interrupts",
+                scale.rate(machine.context_switches),
+                scale.rate(machine.interrupts),
+            ),
+        ),
+        (
+            "  pressure",
+            format!(
+                "something waited for a processor {} of the time, for memory {}, for a disk {}",
+                share(machine.cpu_pressure_share),
+                share(machine.memory_pressure_share),
+                share(machine.io_pressure_share),
+            ),
+        ),
+    ] {
+        text.push_str(&line(head, &what));
+    }
+    text
+}
+
+fn of_network(network: &NetworkProbes, scale: &Scale) -> String {
+    let number = |number: Option<u64>| number.map_or(NOT_AVAILABLE.to_owned(), count);
+    let mut text = line(
+        "network",
+        &format!(
+            "{}: TCP segments in {}, out {}, {} sent again; listen overflows {}, drops {}{}",
+            network.name,
+            scale.rate(network.segments_in),
+            scale.rate(network.segments_out),
+            number(network.retransmitted),
+            number(network.listen_overflows),
+            number(network.listen_drops),
+            match network.has_generator {
+                true => "; the generator is in the same namespace and counted too",
+                false => "",
+            }
+        ),
+    );
+    let states: Vec<String> = network
+        .states
+        .iter()
+        .filter(|&(_, mean)| *mean > 0.0)
+        .map(|(state, mean)| format!("{state} {}", three_digits(*mean)))
+        .collect();
+    let states = match (network.states.is_empty(), states.is_empty()) {
+        (true, _) => NOT_AVAILABLE.to_owned(),
+        (_, true) => "none".to_owned(),
+        _ => format!("{} on average", states.join(", ")),
+    };
+    text.push_str(&line("  sockets", &states));
+    text
+}
+
+fn cost(server: &ServerProbes) -> String {
+    let cost = &server.cost;
+    let share = cost.cpu_s / cost.from_first_to_last_s;
+    let share = share.is_finite().then(|| percent(share));
+    line(
+        "  probes",
+        &format!(
+            "watched for {}, {} every {}, of {} at most; they took {} of one processor",
+            seconds(server.watched_s),
+            counted(cost.readings, "reading"),
+            seconds(cost.period_s),
+            seconds(cost.longest_s),
+            share.unwrap_or(NOT_AVAILABLE.to_owned()),
+        ),
+    )
+}
+
+/// Which resource the figures make suspect.
+fn suspected(result: &LoadResult) -> String {
+    let suspicions = server::suspicions(result);
+    if suspicions.is_empty() {
+        let nothing = "nothing: no resource that was watched is near its end";
+        return line("suspected", nothing);
+    }
+    let mut text = String::new();
+    for (place, suspicion) in suspicions.iter().enumerate() {
+        let head = if place == 0 { "suspected" } else { "" };
+        let sentence = format!(
+            "{} {}: {}; to confirm, {}",
+            suspicion.confidence.words(),
+            suspicion.resource.noun(),
+            suspicion.evidence.join("; "),
+            suspicion.confirm
+        );
+        text.push_str(&hanging(&format!("{head:<14}"), &sentence, WIDTH));
+    }
+    text
+}

@@ -1,0 +1,310 @@
+//! Probes of the server while it is loaded, for a server that runs on this machine.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use fathometer_analysis::load::LoadResult;
+use fathometer_analysis::load::server::{
+    MachineProbes, NetworkProbes, ProbeCost, ProgramProbes, ServerProbes,
+};
+use fathometer_model::{Bytes, Instant};
+use fathometer_sys::probe::{
+    Detail, Plan, ProcessTree, Sample, Sampler, Samples, SocketTable, Step, System, descendants,
+};
+use fathometer_sys::{Clock, Namespace};
+
+use crate::command::Failure;
+
+/// The time between two readings of a server of a few processes.
+const PERIOD: Duration = Duration::from_millis(100);
+/// What the network namespace of this program is called.
+const HERE: &str = "this network namespace";
+/// For each process of the server there is so much more, so that reading them all takes about a
+/// hundredth of a processor.
+const PERIOD_A_PROCESS: Duration = Duration::from_millis(20);
+
+/// What is to be watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The machine and this network namespace.
+    Here,
+    /// The same, and a process with all that it has started, in its own network namespace.
+    Process(u32),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        match text {
+            "here" => Ok(Target::Here),
+            number => match number.parse() {
+                Ok(pid @ 1..) => Ok(Target::Process(pid)),
+                _ => Err("write the number of a process, as from `pgrep -o nginx`, or here".into()),
+            },
+        }
+    }
+}
+
+/// Probes at work.
+pub struct Probes {
+    sampler: Sampler,
+    clock: Clock,
+    /// Which of the networks the generator is in.
+    own: Vec<bool>,
+    failures: Vec<String>,
+}
+
+impl Probes {
+    /// Takes the first reading. Nothing is watched when nothing is to be.
+    pub fn start(targets: &[Target], clock: Clock) -> Result<Option<Probes>, Failure> {
+        if targets.is_empty() {
+            return Ok(None);
+        }
+        let mut plan = Plan {
+            dear_every: 1,
+            detail: Detail {
+                switches: true,
+                proportional: true,
+            },
+            tables: true,
+            ..Plan::default()
+        };
+        let mut failures = Vec::new();
+        let mut met: Vec<PathBuf> = Vec::new();
+        let here = std::fs::read_link("/proc/self/ns/net").ok();
+        let mut own = Vec::new();
+        let mut processes = 0;
+        for target in targets {
+            let (name, found) = match target {
+                Target::Here => (HERE.to_owned(), Namespace::current()),
+                Target::Process(pid) => {
+                    let name = name(*pid)?;
+                    processes += descendants(*pid).len() as u32;
+                    plan.trees.push((name.clone(), *pid));
+                    (format!("namespace of {name}"), Namespace::of_process(*pid))
+                }
+            };
+            let link = match target {
+                Target::Here => PathBuf::from("/proc/self/ns/net"),
+                Target::Process(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
+            };
+            // Who is in the same one is counted there once.
+            match (found, std::fs::read_link(&link)) {
+                (Ok(_), Ok(place)) if met.contains(&place) => {}
+                (Ok(namespace), Ok(place)) => {
+                    let is_own = here.as_ref() == Some(&place);
+                    own.push(is_own);
+                    let name = if is_own { HERE.to_owned() } else { name };
+                    plan.networks.push((name, namespace));
+                    met.push(place);
+                }
+                (Err(error), _) => failures.push(format!("{name}: {error}")),
+                (_, Err(error)) => failures.push(format!("{name}: {error}")),
+            }
+        }
+        plan.period = PERIOD.max(PERIOD_A_PROCESS * processes);
+        Ok(Some(Probes {
+            sampler: Sampler::start(clock, plan)?,
+            clock,
+            own,
+            failures,
+        }))
+    }
+
+    /// Takes the last reading, and tells what was seen in the measured window of `result`.
+    pub fn stop(self, result: &LoadResult) -> ServerProbes {
+        let samples = self.sampler.stop();
+        let origin = self.clock.realtime_of(Instant::ZERO).as_secs_f64();
+        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
+        let from = Instant::ZERO + began + result.setup.warm_up;
+        let to = from + result.measured.duration;
+        let mut failures = self.failures;
+        failures.extend(samples.failures.iter().cloned());
+        let step = samples.between(from, to);
+        if step.is_none() {
+            failures.push("the readings do not cover the measured window".to_owned());
+        }
+        let cost = cost(&samples);
+        let Some(step) = step else {
+            return ServerProbes {
+                cost,
+                failures,
+                ..ServerProbes::default()
+            };
+        };
+        let programs = step.change.trees.iter().zip(&samples.names.trees);
+        let networks = samples.names.networks.iter().zip(self.own);
+        ServerProbes {
+            watched_s: step.length().as_secs_f64(),
+            programs: programs
+                .filter_map(|(tree, name)| Some(program(name, tree.as_ref()?, &step)))
+                .collect(),
+            machine: step
+                .change
+                .system
+                .as_ref()
+                .map(|system| machine(system, &step))
+                .unwrap_or_default(),
+            networks: networks
+                .enumerate()
+                .map(|(place, (name, own))| network(place, name, own, &samples, &step))
+                .collect(),
+            cost,
+            failures,
+        }
+    }
+}
+
+/// A process by name and number, as in `nginx (process 4711)`; it must be there.
+fn name(pid: u32) -> Result<String, Failure> {
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => Ok(format!("{} (process {pid})", name.trim())),
+        Err(_) => Err(format!(
+            "there is no process {pid} here to watch: give the number of the server's first process, \
+             as from `pgrep -o nginx`, or --probe here for the machine alone"
+        )
+        .into()),
+    }
+}
+
+fn cost(samples: &Samples) -> ProbeCost {
+    let whole = match samples.readings.as_slice() {
+        [first, .., last] => last.at.since(first.at),
+        _ => Duration::ZERO,
+    };
+    ProbeCost {
+        period_s: samples.period.as_secs_f64(),
+        readings: samples.cost.readings,
+        cpu_s: samples.cost.cpu.as_secs_f64(),
+        longest_s: samples.cost.longest.as_secs_f64(),
+        from_first_to_last_s: whole.as_secs_f64(),
+    }
+}
+
+fn octets(bytes: Option<Bytes>) -> Option<u64> {
+    bytes.map(|bytes| bytes.0)
+}
+
+fn program(name: &str, tree: &ProcessTree, step: &Step) -> ProgramProbes {
+    let busiest = tree.busiest.iter().flatten().map(|thread| thread.cpu).max();
+    ProgramProbes {
+        name: name.to_owned(),
+        processes: tree.processes,
+        threads: tree.threads,
+        cpu_s: tree.cpu.as_secs_f64(),
+        cpu_user_s: split(tree, tree.user),
+        cpu_system_s: split(tree, tree.system),
+        busiest_thread_share: busiest.and_then(|cpu| step.share(cpu)),
+        resident_bytes: tree.resident.0,
+        proportional_bytes: octets(tree.proportional),
+        major_faults: tree.major_faults,
+        minor_faults: tree.minor_faults,
+        voluntary_switches: tree.voluntary_switches,
+        involuntary_switches: tree.involuntary_switches,
+        read_bytes: octets(tree.read),
+        written_bytes: octets(tree.written),
+        descriptors: tree.descriptors,
+    }
+}
+
+/// A part of the exactly known processor time, by the shares that the kernel's ticks give.
+fn split(tree: &ProcessTree, part: Duration) -> f64 {
+    let ticks = (tree.user + tree.system).as_secs_f64();
+    match ticks > 0.0 {
+        true => tree.cpu.as_secs_f64() * part.as_secs_f64() / ticks,
+        false => 0.0,
+    }
+}
+
+fn machine(system: &System, step: &Step) -> MachineProbes {
+    let times = system.processors.as_ref();
+    let of = |part: fn(&fathometer_sys::probe::ProcessorTimes) -> Duration| {
+        times.and_then(|times| times.share(part(times)))
+    };
+    let held_up = |time: Option<Duration>| time.and_then(|time| step.share(time));
+    let disks = |figure: fn(&fathometer_sys::probe::Disk) -> u64| {
+        (!system.disks.is_empty()).then(|| system.disks.values().map(figure).sum())
+    };
+    let busiest = system.disks.values().map(|disk| disk.busy).max();
+    let processors = system.each_processor.len() as u64;
+    MachineProbes {
+        processors: (processors > 0).then_some(processors),
+        user_share: of(|times| times.user + times.nice),
+        system_share: of(|times| times.system),
+        irq_share: of(|times| times.irq),
+        softirq_share: of(|times| times.softirq),
+        idle_share: of(|times| times.idle),
+        iowait_share: of(|times| times.iowait),
+        steal_share: times.and_then(|times| times.share(times.steal?)),
+        page_cache_bytes: octets(system.page_cache),
+        available_bytes: octets(system.available),
+        paged_in_bytes: octets(system.paging.paged_in),
+        paged_out_bytes: octets(system.paging.paged_out),
+        major_faults: system.paging.major_faults,
+        refaults: system.paging.file_refaults,
+        disk_reads: disks(|disk| disk.reads),
+        disk_read_bytes: disks(|disk| disk.read.0),
+        disk_writes: disks(|disk| disk.writes),
+        disk_written_bytes: disks(|disk| disk.written.0),
+        disk_busy_share: busiest.and_then(|busy| step.share(busy)),
+        context_switches: system.context_switches,
+        interrupts: system.interrupts,
+        cpu_pressure_share: held_up(system.pressure.cpu_some),
+        memory_pressure_share: held_up(system.pressure.memory_some),
+        io_pressure_share: held_up(system.pressure.io_some),
+    }
+}
+
+fn network(place: usize, name: &str, own: bool, samples: &Samples, step: &Step) -> NetworkProbes {
+    let tcp = step.change.networks.get(place).and_then(Option::as_ref);
+    let tcp = tcp.map(|network| network.tcp).unwrap_or_default();
+    let mean = |figure: fn(&SocketTable) -> u64| {
+        let of = |sample: &Sample| {
+            let table = sample.networks.get(place)?.as_ref()?.table.as_ref()?;
+            Some(figure(table) as f64)
+        };
+        samples.mean_of(step.from, step.to, of)
+    };
+    type State = (&'static str, fn(&SocketTable) -> u64);
+    let states: [State; 9] = [
+        ("established", |table| table.established),
+        ("syn-sent", |table| table.syn_sent),
+        ("syn-received", |table| table.syn_received),
+        ("fin-wait-1", |table| table.fin_wait_1),
+        ("fin-wait-2", |table| table.fin_wait_2),
+        ("time-wait", |table| table.time_wait),
+        ("close-wait", |table| table.close_wait),
+        ("last-ack", |table| table.last_ack),
+        ("closing", |table| table.closing),
+    ];
+    NetworkProbes {
+        name: name.to_owned(),
+        has_generator: own,
+        segments_in: tcp.segments_in,
+        segments_out: tcp.segments_out,
+        retransmitted: tcp.retransmitted,
+        listen_overflows: tcp.listen_overflows,
+        listen_drops: tcp.listen_drops,
+        states: states
+            .into_iter()
+            .filter_map(|(state, figure)| Some((state.to_owned(), mean(figure)?)))
+            .collect(),
+        to_be_accepted: mean(|table| table.to_be_accepted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_a_process_or_here() {
+        assert_eq!("here".parse(), Ok(Target::Here));
+        assert_eq!("4711".parse(), Ok(Target::Process(4711)));
+        for bad in ["", "0", "-1", "nginx", "There"] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
+}
