@@ -1,0 +1,317 @@
+//! A lab with a server in it, and a client that asks by hand.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer::lab::{Host, Lab};
+use fathometer::server::definition::Definition;
+use fathometer::server::limited::{self, Limited};
+use fathometer::server::{self, Installed, PORT, ServerError, Throttle};
+use fathometer::site_folder;
+use fathometer::wire::WireOptions;
+use fathometer_model::{Bytes, File, Seed, Site};
+use fathometer_path::Profile;
+use fathometer_sys::cgroup::{CpuLimit, Group, Limits};
+use fathometer_sys::{Namespace, TcpSettings, Tun};
+use fathometer_workload::microscape;
+use tempfile::TempDir;
+
+/// Servers whose absence is a failure where tools are required.
+pub const REQUIRED: [&str; 4] = ["embedded", "httpd", "httpd-prefork", "nginx"];
+
+/// Longer than any answer takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The site on disk, as a server's own user may read it.
+pub struct Files {
+    pub site: Arc<Site>,
+    folder: TempDir,
+}
+
+impl Files {
+    pub fn new() -> Files {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let site = Arc::new(microscape::site(Seed(1997), microscape::Variant::LowerCase));
+        site_folder::write(&site, folder.path()).unwrap();
+        Files { site, folder }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// A server at work in a host with limits.
+pub struct Place {
+    pub name: &'static str,
+    pub files: Files,
+    pub lab: Lab,
+    group: Group,
+    server: Limited,
+}
+
+impl Place {
+    /// `None`, and says why, where this machine cannot.
+    pub fn start(name: &'static str, throttle: Throttle) -> Option<Place> {
+        let definition = Definition::load(name).unwrap();
+        let installed = installed(&definition)?;
+        let (lab, group) = (lab(), group());
+        let files = Files::new();
+        let server = limited::start(
+            &definition,
+            installed.as_ref(),
+            &lab.server,
+            &group,
+            files.folder(),
+            throttle,
+        )
+        .unwrap();
+        Some(Place {
+            name,
+            files,
+            lab,
+            group,
+            server,
+        })
+    }
+
+    /// Its processes.
+    pub fn processes(&self) -> Vec<u32> {
+        processes(&self.group)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        self.connect_within(PATIENCE).unwrap()
+    }
+
+    pub fn connect_within(&self, time: Duration) -> std::io::Result<TcpStream> {
+        connect(&self.lab, time)
+    }
+
+    /// Ends the server as a trial does, or kills it; nothing is left.
+    pub fn end(self, kill: bool) {
+        if kill {
+            drop(self.server);
+        } else {
+            self.server.stop().unwrap();
+        }
+        assert_eq!(processes(&self.group), Vec::<u32>::new(), "{}", self.name);
+        assert!(connect(&self.lab, PATIENCE).is_err(), "{}", self.name);
+        let folders: Vec<PathBuf> = self.group.directories().map(Path::to_owned).collect();
+        assert!(!folders.is_empty());
+        drop(self.group);
+        for folder in folders {
+            assert!(!folder.exists(), "{}: {}", self.name, folder.display());
+        }
+        self.lab.stop();
+    }
+}
+
+fn processes(group: &Group) -> Vec<u32> {
+    let folder = group.directories().next().unwrap();
+    let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap();
+    let numbers = listed.lines().map(|line| line.parse().unwrap());
+    numbers.collect()
+}
+
+pub fn address(host: &Host) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT)
+}
+
+fn connect(lab: &Lab, time: Duration) -> std::io::Result<TcpStream> {
+    let address = address(&lab.server);
+    let stream = lab
+        .client
+        .namespace
+        .run(|| TcpStream::connect_timeout(&address, time))
+        .unwrap()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Ok(stream)
+}
+
+pub fn lab() -> Lab {
+    let text = "name = \"wire\"\nsource = \"made for this test\"\n[both]\npropagation = \"1ms\"\n";
+    let profile = Profile::from_toml(text, "wire.toml").unwrap();
+    Lab::start(&profile, &WireOptions::new(Seed(1)), |_| {
+        TcpSettings::default()
+    })
+    .unwrap()
+}
+
+pub fn group() -> Group {
+    let limits = Limits {
+        cpu: Some(CpuLimit::cores(0.8)),
+        memory: Some(Bytes(256 << 20)),
+        ..Limits::default()
+    };
+    Group::create("server", &limits).unwrap()
+}
+
+/// The error of a start that must fail.
+pub fn refusal(definition: &Definition, throttle: Throttle) -> ServerError {
+    let installed = definition.program.as_ref().and_then(server::find);
+    let (lab, group, files) = (lab(), group(), Files::new());
+    let refused = limited::start(
+        definition,
+        installed.as_ref(),
+        &lab.server,
+        &group,
+        files.folder(),
+        throttle,
+    )
+    .unwrap_err();
+    assert_eq!(processes(&group), Vec::<u32>::new());
+    lab.stop();
+    refused
+}
+
+/// An answer to a request.
+pub struct Answer {
+    pub head: String,
+    pub content: Vec<u8>,
+}
+
+impl Answer {
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+
+    /// It is this file, to the octet, under its media type.
+    pub fn assert_is(&self, file: &File, server: &str) {
+        assert!(
+            self.head.starts_with("HTTP/1.1 200 "),
+            "{server}: {}",
+            self.head
+        );
+        assert!(
+            self.content == *file.body.bytes(),
+            "{server}: {}",
+            file.path
+        );
+        let kind = self.field("content-type").unwrap();
+        assert!(kind.starts_with(&*file.content_type), "{}", self.head);
+    }
+}
+
+/// A connection that is asked for one thing after another.
+pub struct Asking(BufReader<TcpStream>);
+
+impl Asking {
+    pub fn new(stream: TcpStream) -> Asking {
+        Asking(BufReader::new(stream))
+    }
+
+    pub fn stream(&self) -> &TcpStream {
+        self.0.get_ref()
+    }
+
+    /// Asks for a file with further fields, each ended by CRLF; gives the answer, or none when the
+    /// server has closed the connection instead.
+    pub fn ask(&mut self, path: &str, fields: &str) -> Option<Answer> {
+        self.request(path, fields);
+        self.answer()
+    }
+
+    pub fn request(&mut self, path: &str, fields: &str) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        // A server that has closed says so when its answer is read.
+        let _ = self.0.get_mut().write_all(request.as_bytes());
+    }
+
+    pub fn answer(&mut self) -> Option<Answer> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            // A reset is a way to close too.
+            if self.0.read_line(&mut head).unwrap_or(0) == 0 {
+                assert!(head.is_empty(), "{head}");
+                return None;
+            }
+        }
+        let mut answer = Answer {
+            head,
+            content: Vec::new(),
+        };
+        answer.content = match answer.field("content-length") {
+            Some(length) => self.octets(length.parse().unwrap()),
+            None => self.chunks(),
+        };
+        Some(answer)
+    }
+
+    fn octets(&mut self, number: usize) -> Vec<u8> {
+        let mut octets = vec![0; number];
+        self.0.read_exact(&mut octets).unwrap();
+        octets
+    }
+
+    fn chunks(&mut self) -> Vec<u8> {
+        let mut content = Vec::new();
+        loop {
+            let mut size = String::new();
+            self.0.read_line(&mut size).unwrap();
+            let size = usize::from_str_radix(size.trim_end(), 16).unwrap();
+            let mut chunk = self.octets(size + 2);
+            chunk.truncate(size);
+            content.extend(chunk);
+            if size == 0 {
+                return content;
+            }
+        }
+    }
+}
+
+/// What was found of a definition's program; `None`, and says why, where this machine cannot run it.
+pub fn installed(definition: &Definition) -> Option<Option<Installed>> {
+    let name = &definition.name;
+    let found = definition.program.as_ref().map(|program| {
+        let installed = server::find(program);
+        assert!(
+            installed.is_some() || !(required("FATHOMETER_REQUIRE_TOOLS") && is_required(name)),
+            "{} is required",
+            program.package
+        );
+        installed
+    });
+    if let Some(None) = found {
+        eprintln!("SKIPPED: {name} is not installed");
+        return None;
+    }
+    possible(name).then(|| found.flatten())
+}
+
+fn is_required(name: &str) -> bool {
+    REQUIRED.contains(&name)
+}
+
+fn required(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| value == "1")
+}
+
+/// Whether this machine allows a lab and a control group; says so where it does not.
+pub fn possible(what: &str) -> bool {
+    limited::serve_with(PathBuf::from(env!("CARGO_BIN_EXE_fathometer")));
+    let device =
+        Namespace::new().and_then(|namespace| namespace.run(|| Tun::create("try0", 1500, 8)));
+    let limits = Limits {
+        cpu: Some(CpuLimit::cores(1.0)),
+        memory: Some(Bytes(64 << 20)),
+        ..Limits::default()
+    };
+    let group = Group::create("try", &limits);
+    if matches!(device, Ok(Ok(_))) && group.is_ok() {
+        return true;
+    }
+    assert!(!required("FATHOMETER_REQUIRE_LAB"), "a lab is required");
+    eprintln!("SKIPPED: {what}: this machine allows no namespaces, TUN devices or control groups");
+    false
+}
