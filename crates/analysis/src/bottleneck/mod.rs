@@ -4,7 +4,7 @@
 //! memory, a disk is busy because memory is short, an accept queue is full because all workers are
 //! taken. So a verdict needs two witnesses. *Saturation* is what the probes saw of the load as it
 //! is ([`suspect`]). *Perturbation* is what throughput did when one limit was changed by a step and
-//! everything else was left as it was ([`elasticities`]). [`judge`] names a resource when both
+//! everything else was left as it was ([`elasticities`]). [`judge()`] names a resource when both
 //! agree, or when the perturbation is decisive by itself, and says where they disagree.
 //!
 //! Everything here is a function of recorded numbers: somebody else runs the loads.
