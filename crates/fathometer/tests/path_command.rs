@@ -3,10 +3,15 @@
 //! Needs the right to make network namespaces and TUN devices; without, each test says so and
 //! passes, unless `FATHOMETER_REQUIRE_LAB=1`.
 
-use std::process::{Child, Command, Output};
-use std::time::{Duration, Instant};
+#[path = "support/laboratory.rs"]
+mod laboratory;
+#[path = "support/waiting.rs"]
+mod waiting;
 
-use fathometer_sys::{Namespace, Tun};
+use std::process::{Child, Command, Output};
+
+use laboratory::possible;
+use waiting::wait_until;
 
 fn path(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fathometer"));
@@ -17,21 +22,6 @@ fn path(arguments: &[&str]) -> Command {
 fn text(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
-}
-
-fn possible(test: &str) -> bool {
-    let tried = Namespace::new()
-        .and_then(|namespace| namespace.run(|| Tun::create("probe0", 1500, 100).map(drop))?);
-    match tried {
-        Ok(()) => true,
-        Err(error) if std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1") => {
-            panic!("{test}: a lab is required and cannot be had: {error}");
-        }
-        Err(error) => {
-            eprintln!("SKIPPED {test}: a lab cannot be had: {error}");
-            false
-        }
-    }
 }
 
 #[test]
@@ -129,14 +119,6 @@ impl Drop for Killed {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

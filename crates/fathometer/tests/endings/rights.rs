@@ -1,0 +1,94 @@
+//! Users who may do little.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::loads;
+use crate::place::{Ended, Place, SHORT};
+
+#[test]
+fn a_user_without_rights_gets_a_run_or_a_reason() {
+    let place = Place::new();
+    let doctor = as_user(&place, &["doctor"]);
+    let able = doctor.code == Some(0);
+    assert!(able || doctor.code == Some(1), "{}", doctor.err);
+    assert!(!doctor.err.contains("panicked"), "{}", doctor.err);
+    let judgement = if able {
+        "experiments can be run here"
+    } else {
+        "experiments cannot be run here"
+    };
+    assert!(doctor.out.contains(judgement), "{}", doctor.out);
+    let json = as_user(&place, &["doctor", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).expect(&json.out);
+    assert_eq!(json["experiments_possible"], able);
+
+    let run = place.run();
+    let mut arguments = vec!["study", "nielsen97", "--quiet"];
+    arguments.extend(["--output", run.to_str().unwrap()]);
+    arguments.extend(SHORT.iter().flat_map(|level| ["--only", level]));
+    let study = as_user(&place, &arguments);
+    if able {
+        study.assert_measured();
+        assert!(run.join("report.html").is_file());
+    } else {
+        assert_told_what_helps(&study);
+    }
+    assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+    assert_eq!(place.processes(), Vec::<String>::new());
+}
+
+#[test]
+fn a_user_who_may_not_limit_hosts_gets_a_run_that_says_so_or_a_reason() {
+    let place = Place::new();
+    let run = place.run();
+    let mut arguments = vec!["study", "almeida96", "--quiet", "--replicates", "1"];
+    arguments.extend(["--output", run.to_str().unwrap()]);
+    arguments.extend(loads::SHORT.iter().flat_map(|level| ["--only", level]));
+    let study = as_user(&place, &arguments);
+    if study.code == Some(1) {
+        assert_told_what_helps(&study);
+    } else {
+        study.assert_measured();
+        let info = fs::read_to_string(run.join("run.json")).unwrap();
+        assert!(info.contains("limit"), "{info}");
+    }
+    assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+    assert_eq!(place.processes(), Vec::<String>::new());
+}
+
+/// Every refusal says what would help; which depends on what is refused.
+fn assert_told_what_helps(study: &Ended) {
+    study.assert_failed(&[]);
+    let helps = ["as root", "modprobe", "sysctl", "chmod"];
+    let helped = helps.iter().any(|help| study.err.contains(help));
+    assert!(helped, "{}", study.err);
+}
+
+/// How the program ends for a user who has no rights at all: whoever runs this, or nobody.
+fn as_user(place: &Place, arguments: &[&str]) -> Ended {
+    let command = match rustix::process::geteuid().is_root() {
+        true => as_nobody(place, arguments),
+        false => place.command(arguments),
+    };
+    place.start(command).ended()
+}
+
+fn as_nobody(place: &Place, arguments: &[&str]) -> Command {
+    const NOBODY: u32 = 65_534;
+    // The user may not be allowed into the folder of the build.
+    let program = place.path().join("fathometer");
+    if !program.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_fathometer"), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        for folder in [place.path(), &place.temporary()] {
+            chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).gid(NOBODY).uid(NOBODY);
+    command
+}

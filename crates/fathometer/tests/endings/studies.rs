@@ -1,0 +1,207 @@
+//! Studies of pages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::laboratory::possible;
+use crate::place::{Place, Running, SHORT, measured, whole_lines};
+use crate::waiting::wait_until;
+
+#[test]
+fn an_interrupted_run_is_a_run_that_can_be_read() {
+    if !possible("an_interrupted_run_is_a_run_that_can_be_read") {
+        return;
+    }
+    let place = Place::new();
+    let mut running = under_way(&place);
+    running.signal(Signal::INT);
+    let ended = running.ended();
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(ended.err.contains("interrupted"), "{}", ended.err);
+    assert!(ended.err.contains("report.html"), "{}", ended.err);
+    assert_eq!(place.processes(), Vec::<String>::new());
+    assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+    assert!(whole_lines(&place.run()) >= 1);
+    assert!(place.run().join("report.html").is_file());
+    place.assert_report();
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_and_the_next_run_tidies_up() {
+    if !possible("a_killed_run_leaves_no_process_and_the_next_run_tidies_up") {
+        return;
+    }
+    let place = Place::new();
+    let mut running = under_way(&place);
+    running.signal(Signal::KILL);
+    assert_eq!(running.ended().code, None);
+    wait_until("the killed run's servers are gone", || {
+        place.processes().is_empty()
+    });
+    assert!(whole_lines(&place.run()) >= 1);
+    place.assert_report();
+    // Nobody was left to remove it: were it gone, the rest would show nothing.
+    assert_ne!(place.temporary_folders(), Vec::<PathBuf>::new());
+    let next = place.path().join("next");
+    place
+        .study("nielsen97", &SHORT, &next)
+        .ended()
+        .assert_measured();
+    assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_folder_that_is_in_the_way_is_not_touched() {
+    if !possible("a_folder_that_is_in_the_way_is_not_touched") {
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.run()).unwrap();
+    // What an earlier run leaves: its folder must not be taken for this one's either.
+    let lines = place.run().join("replicates.ndjson");
+    fs::write(&lines, "{}\n").unwrap();
+    let ended = place.study("nielsen97", &SHORT, &place.run()).ended();
+    ended.assert_failed(&[place.run().to_str().unwrap(), "--output"]);
+    assert!(!ended.err.contains("is kept"), "{}", ended.err);
+    assert_eq!(fs::read_to_string(&lines).unwrap(), "{}\n");
+    assert_eq!(fs::read_dir(place.run()).unwrap().count(), 1);
+
+    let below_a_file = lines.join("run");
+    let ended = place.study("nielsen97", &SHORT, &below_a_file).ended();
+    ended.assert_failed(&[lines.to_str().unwrap(), "a file is in the way", "--output"]);
+    assert_eq!(fs::read_to_string(&lines).unwrap(), "{}\n");
+
+    // Not even root may make folders in /proc.
+    let ended = place
+        .study("nielsen97", &SHORT, Path::new("/proc/run"))
+        .ended();
+    ended.assert_failed(&["/proc/run"]);
+    assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
+    if !possible("a_full_disk_ends_the_run_and_spares_what_was_measured") {
+        return;
+    }
+    let place = Place::new();
+    let Some(disk) = SmallDisk::mount(&place.path().join("disk"), "2m") else {
+        return;
+    };
+    let run = disk.0.join("run");
+    // The LAN's captures fill the disk while pages are under way on the modem line, which take
+    // longer than this test waits: they must be ended too.
+    let mut running = place.study("nielsen97", &["block=main", "path=lan", "path=ppp"], &run);
+    let ended = running.ended();
+    ended.assert_failed(&["disk", "free some"]);
+    assert!(ended.err.contains("fathometer report"), "{}", ended.err);
+    assert_eq!(place.processes(), Vec::<String>::new());
+    assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+    assert!(whole_lines(&run) >= 1);
+
+    // Without room for its files the report is shown all the same.
+    fs::write(disk.0.join("rest"), vec![0; 2 << 20]).unwrap_err();
+    let full = place.fathometer(&["report", run.to_str().unwrap()]).ended();
+    assert_eq!(full.code, Some(1), "{}", full.err);
+    assert!(full.out.contains("Validity:"), "{}", full.out);
+    fs::remove_file(disk.0.join("rest")).unwrap();
+    fs::remove_dir_all(run.join("cells")).unwrap();
+    let room = place.fathometer(&["report", run.to_str().unwrap()]).ended();
+    assert_eq!(room.code, Some(0), "{}", room.err);
+    assert!(run.join("report.html").is_file());
+}
+
+#[test]
+fn a_study_that_cannot_be_named_lists_what_can() {
+    let place = Place::new();
+    let usage = place
+        .fathometer(&["study", "nielsen97", "--wibble"])
+        .ended();
+    assert_eq!(usage.code, Some(2), "{}", usage.err);
+    assert!(usage.err.contains("--wibble"), "{}", usage.err);
+    let usage = place.study("nielsen97", &["pathwan"], &place.run()).ended();
+    assert_eq!(usage.code, Some(2), "{}", usage.err);
+    assert!(usage.err.contains("FACTOR=LEVEL"), "{}", usage.err);
+    if !possible("a_study_that_cannot_be_named_lists_what_can") {
+        return;
+    }
+    let unknown = place.fathometer(&["study", "nielsen98"]).ended();
+    unknown.assert_failed(&["nielsen98", "nielsen97"]);
+    let era = place
+        .fathometer(&["study", "nielsen97", "--era", "1850"])
+        .ended();
+    era.assert_failed(&["era=1850", "1997", "today"]);
+    for (only, told) in [
+        (&["colour=blue"][..], &["colour", "policy", "block"][..]),
+        (&["block=cellar"], &["block=cellar", "main", "nagle"]),
+        (&["path=moon"], &["path=moon", "lan", "ppp", "wan"]),
+        // A mistake beside what exists is a mistake still.
+        (&["path=lan", "path=moon"], &["path=moon", "lan"]),
+        (
+            &["block=flush", "path=ppp"],
+            &["block=flush", "path=ppp", "together"],
+        ),
+    ] {
+        let ended = place.study("nielsen97", only, &place.run()).ended();
+        ended.assert_failed(told);
+        assert!(!place.run().exists(), "{only:?}");
+    }
+}
+
+/// A study in the middle: something is measured, and servers are at work, a program among them where
+/// this machine has it.
+fn under_way(place: &Place) -> Running {
+    let only = [
+        "block=main",
+        "path=wan",
+        "server=httpd",
+        "server=embedded-apache",
+    ];
+    let mut running = place.study("nielsen97", &only, &place.run());
+    let doctor = place.fathometer(&["doctor", "--json"]).ended();
+    let doctor: serde_json::Value = serde_json::from_str(&doctor.out).expect(&doctor.out);
+    let httpd = doctor["abilities"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|ability| ability["name"] == "httpd" && ability["able"] == true);
+    wait_until("the study is under way", || {
+        running.assert_alive();
+        let serving = place
+            .processes()
+            .iter()
+            .any(|command| command.contains("server.conf"));
+        measured(&place.run()) && (serving || !httpd)
+    });
+    running
+}
+
+/// A file system with little room, unmounted when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
+        fs::create_dir(at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(at)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !mounted {
+            let required = std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1");
+            assert!(!required, "a lab is required and no small disk can be had");
+            eprintln!("SKIPPED: a small disk cannot be had: only root may mount one");
+            return None;
+        }
+        Some(SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}

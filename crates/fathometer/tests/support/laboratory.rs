@@ -1,0 +1,20 @@
+//! Whether this machine allows laboratories.
+
+use fathometer_sys::{Namespace, Tun};
+
+/// Whether network namespaces and TUN devices can be had, found out by having some. Where they cannot,
+/// says on stderr that `test` is skipped, or fails if `FATHOMETER_REQUIRE_LAB` is 1.
+pub fn possible(test: &str) -> bool {
+    let tried = Namespace::new()
+        .and_then(|namespace| namespace.run(|| Tun::create("probe0", 1500, 100).map(drop))?);
+    match tried {
+        Ok(()) => true,
+        Err(error) if std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1") => {
+            panic!("{test}: a lab is required and cannot be had: {error}");
+        }
+        Err(error) => {
+            eprintln!("SKIPPED {test}: a lab cannot be had: {error}");
+            false
+        }
+    }
+}
