@@ -1,6 +1,7 @@
 //! The binary's insides: the command line, the study runner, the loops that host the machines on
 //! kernel sockets, servers under test, progress. It never prints a number that it did not measure.
 
+pub mod bottleneck;
 pub mod client;
 pub mod command;
 pub mod data;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub mod arguments;
+pub mod bottleneck;
 pub mod doctor;
 pub mod fetch;
 pub mod list;
@@ -46,6 +47,8 @@ enum Command {
     Fetch(fetch::FetchArguments),
     /// Put a load on any HTTP server and measure what comes of it
     Load(Box<load::LoadArguments>),
+    /// Find out which resource limits a server, by varying each
+    Bottleneck(Box<bottleneck::BottleneckArguments>),
     /// Serve a folder or a synthesised site
     Serve(serve::ServeArguments),
     /// Write a workload's site to a folder
@@ -66,6 +69,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
         Command::Load(arguments) => load::run(&arguments),
+        Command::Bottleneck(arguments) => bottleneck::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Site(arguments) => site::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

@@ -116,7 +116,8 @@ pub struct Program {
     pub version: Vec<String>,
     /// Its configuration, a file beside this one. Words to fill in are `{root}`, `{runtime}`,
     /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}`, those of
-    /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities).
+    /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities). Empty where
+    /// everything is among the arguments.
     pub config: String,
     /// Further words of the configuration and what stands for them, which may have words in it.
     #[serde(default)]
@@ -220,6 +221,9 @@ impl Definition {
 
     /// The configuration of its program, with its words.
     pub(super) fn template(&self, program: &Program) -> Result<&'static str, DefinitionError> {
+        if program.config.is_empty() {
+            return Ok("");
+        }
         let own = data::embedded(&format!("servers/{}/{}", self.name, program.config));
         match (own, &self.based_on) {
             (Some(text), _) => Ok(text),

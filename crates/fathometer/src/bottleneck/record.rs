@@ -1,0 +1,340 @@
+//! What a search leaves: the verdict on the screen, and a folder with every observation, from which the
+//! verdict can be had again.
+//!
+//! ```text
+//! FOLDER/
+//!   setup.json             what was judged, where, how, with which seed
+//!   observations.ndjson    one line a trial, written as each ends
+//!   verdict.json           what the judge made of them, what was not varied, the host's limits
+//!   verdict.html           the same for people
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use fathometer_analysis::bottleneck::{
+    Named, Observation, Outcome, Verdict, html, json, json::Document, judge, screen,
+};
+use fathometer_model::Seed;
+use fathometer_sys::Machine;
+use fathometer_sys::cgroup::AppliedLimit;
+use serde::{Deserialize, Serialize};
+
+use super::run::{Findings, Request, Skipped, now};
+use super::setup::{Demand, Setup};
+use crate::command::Failure;
+use crate::study::run::machine_facts;
+
+/// What was judged, where and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Facts {
+    /// The program's version.
+    pub version: String,
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// Facts about the machine, as in a run.
+    pub machine: BTreeMap<String, String>,
+    /// Start, in seconds since the Unix epoch.
+    pub started: f64,
+    /// Where everything random came from.
+    pub seed: u64,
+    /// What limits were multiplied by.
+    pub step: f64,
+    /// Repetitions of every trial.
+    pub replicates: u32,
+    /// The set-up in words, every limit and default in it.
+    pub setup: Vec<(String, String)>,
+}
+
+/// A record under way.
+#[derive(Debug)]
+pub struct Record {
+    facts: Facts,
+    folder: Option<(PathBuf, File)>,
+}
+
+/// A search that was made.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What was judged.
+    pub facts: Facts,
+    /// What the judge made of it.
+    pub verdict: Verdict,
+    /// What was not varied.
+    pub skipped: Vec<Skipped>,
+    /// The limits of the host as they read back.
+    pub limits: Vec<AppliedLimit>,
+}
+
+/// `verdict.json` and `--json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Published {
+    setup: Facts,
+    verdict: Document,
+    not_varied: Vec<Skipped>,
+    limits: Vec<AppliedLimit>,
+}
+
+/// Columns of the screen.
+pub const WIDTH: usize = 100;
+
+const SETUP: &str = "setup.json";
+const OBSERVATIONS: &str = "observations.ndjson";
+const VERDICT: &str = "verdict.json";
+
+impl Record {
+    /// Begins a record, in a folder that does not exist yet when one is wanted.
+    pub fn begin(request: &Request, folder: Option<&Path>) -> Result<Record, Failure> {
+        let facts = Facts {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: std::env::args().collect(),
+            machine: machine_facts(&Machine::read()),
+            started: now(),
+            seed: request.seed.0,
+            step: request.step,
+            replicates: request.replicates,
+            setup: words(&request.setup),
+        };
+        let folder = match folder {
+            None => None,
+            Some(folder) => {
+                let refused = |error| {
+                    format!(
+                        "failed to make the folder {}: {error}: name another with --output",
+                        folder.display()
+                    )
+                };
+                fs::create_dir(folder).map_err(refused)?;
+                let lines = File::create(folder.join(OBSERVATIONS)).map_err(refused)?;
+                write_json(&folder.join(SETUP), &facts)?;
+                Some((folder.to_owned(), lines))
+            }
+        };
+        Ok(Record { facts, folder })
+    }
+
+    /// The set-up, a line for each part.
+    pub fn description(&self) -> String {
+        description(&self.facts)
+    }
+
+    /// Writes an observation down.
+    pub fn keep(&mut self, observation: &Observation) -> Result<(), Failure> {
+        if let Some((folder, lines)) = &mut self.folder {
+            let mut line = serde_json::to_vec(observation)?;
+            line.push(b'\n');
+            lines
+                .write_all(&line)
+                .map_err(|error| format!("failed to write to {}: {error}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Judges what was found, and writes that down.
+    pub fn end(self, findings: Findings) -> Result<Found, Failure> {
+        let found = Found {
+            verdict: judge(&findings.observations, Seed(self.facts.seed)),
+            facts: self.facts,
+            skipped: findings.skipped,
+            limits: findings.limits,
+        };
+        if let Some((folder, _)) = &self.folder {
+            write_json(&folder.join(VERDICT), &found.published())?;
+            let title = &found.facts.setup[0].1;
+            let page = html::page(title, &[(String::new(), &found.verdict)], None);
+            write(&folder.join("verdict.html"), page.as_bytes())?;
+        }
+        Ok(found)
+    }
+}
+
+/// Reads a folder and judges its observations. A search that was broken off is judged by what it had.
+pub fn read(folder: &Path) -> Result<Found, Failure> {
+    let text = |name: &str| {
+        let path = folder.join(name);
+        fs::read_to_string(&path)
+            .map_err(|error| format!("failed to read {}: {error}", path.display()))
+    };
+    let facts: Facts = serde_json::from_str(&text(SETUP)?)
+        .map_err(|error| format!("{SETUP} is not of the form: {error}"))?;
+    let lines = text(OBSERVATIONS)?;
+    // The last line of a record whose writer was killed may be cut off.
+    let whole = lines.rfind('\n').map_or("", |end| &lines[..end]);
+    let observations = whole
+        .lines()
+        .enumerate()
+        .map(|(n, line)| {
+            serde_json::from_str(line)
+                .map_err(|error| format!("line {} of {OBSERVATIONS}: {error}", n + 1))
+        })
+        .collect::<Result<Vec<Observation>, String>>()?;
+    let (skipped, limits) = match text(VERDICT) {
+        Err(_) => (Vec::new(), Vec::new()),
+        Ok(text) => {
+            let published: Published = serde_json::from_str(&text)
+                .map_err(|error| format!("{VERDICT} is not of the form: {error}"))?;
+            (published.not_varied, published.limits)
+        }
+    };
+    Ok(Found {
+        verdict: judge(&observations, Seed(facts.seed)),
+        facts,
+        skipped,
+        limits,
+    })
+}
+
+impl Found {
+    fn published(&self) -> Published {
+        Published {
+            setup: self.facts.clone(),
+            verdict: Document {
+                format: json::FORMAT,
+                named: self.verdict.named(),
+                verdict: self.verdict.clone(),
+            },
+            not_varied: self.skipped.clone(),
+            limits: self.limits.clone(),
+        }
+    }
+
+    /// What was named.
+    pub fn named(&self) -> Named {
+        self.verdict.as_named()
+    }
+
+    /// Prints the verdict; gives the exit code that says what became of the question.
+    pub fn publish(&self, json: bool) -> Result<ExitCode, Failure> {
+        if json {
+            println!("{}", serde_json::to_string_pretty(&self.published())?);
+        } else {
+            print!("{}", screen::render(&self.verdict, WIDTH));
+            if !self.skipped.is_empty() {
+                println!("\nnot varied");
+            }
+            for Skipped { resource, reason } in &self.skipped {
+                println!("  {:16} {reason}", resource.name());
+            }
+        }
+        Ok(match self.verdict.outcome {
+            Outcome::Limited { .. } | Outcome::Together { .. } => ExitCode::SUCCESS,
+            Outcome::Undecided { .. } => ExitCode::from(4),
+            Outcome::Invalid { .. } => ExitCode::from(3),
+        })
+    }
+}
+
+/// The set-up, a line for each part.
+fn description(facts: &Facts) -> String {
+    let lines = facts
+        .setup
+        .iter()
+        .map(|(name, value)| format!("{name:12} {value}\n"));
+    lines.collect()
+}
+
+/// Every part of a set-up with its value; what is not limited says so.
+fn words(setup: &Setup) -> Vec<(String, String)> {
+    let host = &setup.host;
+    let or = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());
+    let disk = [
+        host.disk_operations.map(|limit| format!("{limit} reads/s")),
+        host.disk_bytes
+            .map(|limit| format!("{}/s", fathometer_model::Bytes(limit))),
+    ];
+    let disk: Vec<String> = disk.into_iter().flatten().collect();
+    let demand = match setup.load.demand {
+        Demand::Busy(users) => format!("{users} users without pauses"),
+        Demand::Pausing(users) => format!("{users} users with pauses"),
+        Demand::Rate(rate) => format!("{rate} sessions/s, Poisson"),
+    };
+    let parts = [
+        ("server", setup.server.title()),
+        (
+            "site",
+            format!(
+                "{}: {} files, {}, {}",
+                setup.site.name,
+                setup.site.plan.targets.len(),
+                setup.site.size,
+                if setup.warm {
+                    "asked for once before"
+                } else {
+                    "nothing of it in memory"
+                }
+            ),
+        ),
+        ("load", format!("{demand}, {}", setup.load.policy)),
+        ("path", setup.profile.to_string()),
+        ("era", setup.era.name.clone()),
+        (
+            "window",
+            or(
+                setup.window.map(|octets| format!("{octets} octets")),
+                "the clients' kernel chooses",
+            ),
+        ),
+        (
+            "cpu",
+            or(
+                host.cpu.map(|cores| format!("{cores} of a core")),
+                "not limited",
+            ),
+        ),
+        (
+            "cores",
+            or(
+                host.cores.map(|count| count.to_string()),
+                "all of the machine",
+            ),
+        ),
+        (
+            "memory",
+            or(host.memory.map(|limit| limit.to_string()), "not limited"),
+        ),
+        (
+            "disk",
+            match disk.as_slice() {
+                [] => "not limited".to_owned(),
+                limits => limits.join(", "),
+            },
+        ),
+        (
+            "backlog",
+            or(
+                host.backlog.map(|count| count.to_string()),
+                "the server's own",
+            ),
+        ),
+        (
+            "workers",
+            or(
+                host.workers.map(|count| count.to_string()),
+                "the server's own",
+            ),
+        ),
+        (
+            "measured",
+            format!(
+                "{:?} each after {:?}, time-out {:?}",
+                setup.duration, setup.warm_up, setup.timeout
+            ),
+        ),
+    ];
+    let parts = parts.map(|(name, value)| (name.to_owned(), value));
+    parts.into()
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    write(path, &text)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes)
+        .map_err(|error| format!("failed to write {}: {error}", path.display()).into())
+}

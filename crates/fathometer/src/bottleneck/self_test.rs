@@ -1,0 +1,251 @@
+//! The judge, judged: every plant is tried, and what was named stands beside what was built in.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use fathometer_analysis::bottleneck::{Confusion, Named, Resource, Verdict, html};
+use fathometer_model::Seed;
+use serde::Serialize;
+
+use super::plants::{PLANTS, Plant};
+use super::record::{Found, Record, WIDTH};
+use super::run::{self, Request};
+use crate::command::Failure;
+
+/// Repetitions of every trial: enough to name what limits by far.
+pub const REPLICATES: u32 = 3;
+
+/// What is tried.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names of plants; none means all.
+    pub only: Vec<String>,
+    /// Repetitions of every trial.
+    pub replicates: u32,
+    /// Where everything random comes from.
+    pub seed: Seed,
+    /// Where observations and the table are kept.
+    pub folder: Option<PathBuf>,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// What became of one plant.
+#[derive(Debug, Clone, Serialize)]
+pub struct Tried {
+    /// Its name.
+    pub plant: String,
+    /// What was built in, in words.
+    pub built_in: String,
+    /// The resource that limits.
+    pub limit: Resource,
+    /// What was named; `None` when it could not be tried.
+    pub named: Option<Named>,
+    /// The verdict in a sentence; or why it could not be tried.
+    pub verdict: String,
+    /// What became of it.
+    pub outcome: Became,
+}
+
+/// What became of a plant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Became {
+    /// What was built in was named.
+    Right,
+    /// Something else was named, or nothing although the measurements were valid.
+    Wrong,
+    /// This machine was too busy, or not able.
+    Invalid,
+    /// This machine cannot make it.
+    Impossible,
+}
+
+impl Became {
+    /// In a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Became::Right => "right",
+            Became::Wrong => "WRONG",
+            Became::Invalid => "invalid",
+            Became::Impossible => "not tried",
+        }
+    }
+}
+
+/// Tries the plants and prints the table. Exit code 4 when something was named wrongly, 3 when a plant
+/// could not be measured.
+pub fn run(
+    options: &Options,
+    json: bool,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<ExitCode, Failure> {
+    for name in &options.only {
+        if PLANTS.iter().all(|plant| plant.name != name) {
+            let known: Vec<&str> = PLANTS.iter().map(|plant| plant.name).collect();
+            return Err(format!("there is no plant {name}: there are {}", known.join(", ")).into());
+        }
+    }
+    if let Some(folder) = &options.folder {
+        std::fs::create_dir(folder).map_err(|error| {
+            format!(
+                "failed to make the folder {}: {error}: name another with --output",
+                folder.display()
+            )
+        })?;
+    }
+    let mut tried = Vec::new();
+    let mut verdicts = Vec::new();
+    for plant in PLANTS.iter() {
+        if !options.only.is_empty() && options.only.iter().all(|name| name != plant.name) {
+            continue;
+        }
+        if !options.quiet {
+            eprintln!("{}: {}", plant.name, plant.built_in);
+        }
+        let (one, verdict) = attempt(plant, options, interrupted)?;
+        verdicts
+            .extend(verdict.map(|verdict| (format!("{}: {}", one.plant, one.built_in), verdict)));
+        tried.push(one);
+        if interrupted() {
+            eprintln!("interrupted");
+            return Ok(ExitCode::from(1));
+        }
+    }
+    let in_json = serde_json::to_string_pretty(&tried)?;
+    if let Some(folder) = &options.folder {
+        let table = confusion(&tried);
+        let verdicts: Vec<(String, &Verdict)> = verdicts
+            .iter()
+            .map(|(name, verdict)| (name.clone(), verdict))
+            .collect();
+        for (file, content) in [
+            ("confusion.txt", &text(&tried)),
+            ("confusion.csv", &table.csv()),
+            ("confusion.json", &in_json),
+            (
+                "confusion.html",
+                &html::page("Planted bottlenecks", &verdicts, Some(&table)),
+            ),
+        ] {
+            std::fs::write(folder.join(file), content)?;
+        }
+    }
+    match json {
+        true => println!("{in_json}"),
+        false => print!("{}", text(&tried)),
+    }
+    let any = |became| tried.iter().any(|one| one.outcome == became);
+    Ok(match (any(Became::Wrong), any(Became::Invalid)) {
+        (true, _) => ExitCode::from(4),
+        (false, true) => ExitCode::from(3),
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+/// Tries one plant.
+pub fn attempt(
+    plant: &Plant,
+    options: &Options,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<(Tried, Option<Verdict>), Failure> {
+    let became = |named, verdict: String, outcome| Tried {
+        plant: plant.name.to_owned(),
+        built_in: plant.built_in.to_owned(),
+        limit: plant.limit,
+        named,
+        verdict,
+        outcome,
+    };
+    let impossible = |error: Failure| (became(None, error.to_string(), Became::Impossible), None);
+    let setup = match plant.setup(options.seed) {
+        Ok(setup) => setup,
+        Err(error) => return Ok(impossible(error)),
+    };
+    let request = Request {
+        setup,
+        resources: run::resources(),
+        step: plant.step,
+        replicates: options.replicates,
+        seed: options.seed,
+        quiet: options.quiet,
+    };
+    let folder = options
+        .folder
+        .as_ref()
+        .map(|folder| folder.join(plant.name));
+    let mut record = Record::begin(&request, folder.as_deref())?;
+    let findings = match run::explore(&request, interrupted, &mut |seen| record.keep(seen)) {
+        Ok(findings) => findings,
+        Err(error) => return Ok(impossible(error)),
+    };
+    let found: Found = record.end(findings)?;
+    let outcome = match found.named() {
+        Named::Invalid => Became::Invalid,
+        named if named == Named::Resource(plant.limit) => Became::Right,
+        _ => Became::Wrong,
+    };
+    let tried = became(Some(found.named()), found.verdict.summary.clone(), outcome);
+    Ok((tried, Some(found.verdict)))
+}
+
+/// What was named against what was built in.
+pub fn confusion(tried: &[Tried]) -> Confusion {
+    let mut table = Confusion::new();
+    for one in tried {
+        if let Some(named) = one.named {
+            table.record(&one.plant, one.limit, named);
+        }
+    }
+    table
+}
+
+/// The table, and why what was not named rightly was not.
+pub fn text(tried: &[Tried]) -> String {
+    let mut text = confusion(tried).text(WIDTH);
+    for one in tried.iter().filter(|one| one.outcome != Became::Right) {
+        text += &format!(
+            "\n{} ({}): {}\n  {}\n",
+            one.plant,
+            one.built_in,
+            one.outcome.word(),
+            one.verdict
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_named_rightly_says_why() {
+        let tried = |plant: &str, limit, named, outcome| Tried {
+            plant: plant.to_owned(),
+            built_in: "something".to_owned(),
+            limit,
+            named,
+            verdict: format!("of {plant}"),
+            outcome,
+        };
+        let named = |resource| Some(Named::Resource(resource));
+        let text = text(&[
+            tried("a", Resource::Cpu, named(Resource::Cpu), Became::Right),
+            tried(
+                "b",
+                Resource::Memory,
+                named(Resource::DiskBytes),
+                Became::Wrong,
+            ),
+            tried("c", Resource::Backlog, None, Became::Impossible),
+        ]);
+        assert!(
+            text.contains("1 of 2 verdicts named what was planted"),
+            "{text}"
+        );
+        assert!(text.contains("b (something): WRONG\n  of b"), "{text}");
+        assert!(text.contains("c (something): not tried\n  of c"), "{text}");
+        assert!(!text.contains("of a"), "{text}");
+    }
+}

@@ -1,0 +1,119 @@
+//! The server that is judged: one of `servers/`, or whatever command line its user has.
+
+use crate::command::Failure;
+use crate::server::definition::Definition;
+use crate::server::{self, Installed, Throttle};
+
+/// A server that can be started on a host.
+#[derive(Debug, Clone)]
+pub struct Server {
+    definition: Definition,
+    installed: Option<Installed>,
+}
+
+impl Server {
+    /// A server of `servers/`.
+    pub fn named(name: &str) -> Result<Server, Failure> {
+        let definition = Definition::load(name)?;
+        let installed = definition.program.as_ref().and_then(server::find);
+        if let (Some(program), None) = (&definition.program, &installed) {
+            return Err(format!(
+                "{} is not on this machine: install the package {}",
+                definition.title, program.package
+            )
+            .into());
+        }
+        Ok(Server {
+            definition,
+            installed,
+        })
+    }
+
+    /// A command line, with `{address}` and `{port}` where it is to listen, `{root}` for the folder
+    /// that it is to serve, `{runtime}` for one that is its own, and `{connections}` for how many it
+    /// is to serve at a time, if it can be told.
+    pub fn command(line: &[String]) -> Result<Server, Failure> {
+        let title = line.first().cloned().unwrap_or_default();
+        let mut capabilities = toml::Table::new();
+        let able = |setting: &str, value: toml::Value| {
+            toml::Value::from(toml::Table::from_iter([(setting.to_owned(), value)]))
+        };
+        capabilities.insert("backlog".to_owned(), able("by_kernel", true.into()));
+        if line.iter().any(|word| word.contains("{connections}")) {
+            capabilities.insert("connections".to_owned(), able("default", 1024.into()));
+        }
+        // Started by env(1), which can be asked for its version without harm: nobody knows what an
+        // unknown program does when it is.
+        let mut definition = toml::toml! {
+            name = "command"
+            title = "command"
+            source = "the command line"
+            [program]
+            package = "coreutils"
+            commands = ["/usr/bin/env", "/bin/env"]
+            arguments = []
+            version = ["--version"]
+            config = ""
+            users = []
+            stop = "TERM"
+        };
+        definition.insert("title".to_owned(), title.into());
+        if let Some(program) = definition.get_mut("program").and_then(|p| p.as_table_mut()) {
+            program.insert("arguments".to_owned(), line.to_vec().into());
+            program.insert("capabilities".to_owned(), capabilities.into());
+        }
+        let definition: Definition = definition.try_into()?;
+        let installed = definition.program.as_ref().and_then(server::find);
+        if installed.is_none() {
+            return Err("there is no env(1) on this machine to start a command with".into());
+        }
+        Ok(Server {
+            definition,
+            installed,
+        })
+    }
+
+    /// A server with a fault in its handler. `{connections}` may be in it.
+    pub fn slow(faults: &str) -> Result<Server, Failure> {
+        let program = std::env::current_exe()?;
+        let line = [
+            &program.display().to_string(),
+            "bottleneck",
+            "--serve-slowly",
+            faults,
+            "--at",
+            "{address}:{port}",
+            "--site",
+            "{root}",
+        ];
+        let mut server = Server::command(&line.map(str::to_owned))?;
+        server.definition.title = format!("a server with {faults}");
+        Ok(server)
+    }
+
+    /// What it is.
+    pub fn title(&self) -> String {
+        match &self.installed {
+            Some(installed) if self.definition.name != "command" => {
+                format!("{} ({})", self.definition.name, installed.version)
+            }
+            Some(_) => self.definition.title.clone(),
+            None => self.definition.name.clone(),
+        }
+    }
+
+    /// Its definition.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Its program, where it is one.
+    pub fn installed(&self) -> Option<&Installed> {
+        self.installed.as_ref()
+    }
+
+    /// Why it cannot limit its connections so; nothing when it can.
+    pub fn can(&self, throttle: &Throttle) -> Result<(), String> {
+        self.definition.refusal(throttle).map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,246 @@
+//! What a trial says of its resources: the readings of its probes, of the path and of the clients, as
+//! the judge wants them.
+//!
+//! What was not measured is absent. Readings of the whole machine stand for the host's where nobody
+//! else of the trial uses the resource: paging, which the generator does not cause.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fathometer_analysis::bottleneck::{Change, Observation, Signals};
+use fathometer_analysis::load::{Distribution, Window};
+use fathometer_model::{Bytes, Failure, Validity};
+use fathometer_path::{Direction, DirectionProfile};
+use fathometer_sys::cgroup::BlockDevice;
+use fathometer_sys::probe::{Sample, Step};
+
+use super::setup::{Demand, Setup};
+use crate::trial::Measured;
+
+/// Above this share of a second in which it does not wait, the generator itself is the limit.
+const GENERATOR_BUSY: f64 = 0.85;
+
+/// What a trial of a set-up has shown.
+pub fn observation(
+    setup: &Setup,
+    change: Option<Change>,
+    replicate: u32,
+    measured: &Measured,
+) -> Observation {
+    let window = &measured.result.measured;
+    let seconds = window.duration.as_secs_f64();
+    let ended = &window.ended;
+    let good = ended.completed.saturating_sub(ended.status_errors);
+    let attempts = ended.completed + ended.failed;
+    let mut validity = measured.validity.clone();
+    let signals = signals(setup, measured, &mut validity);
+    Observation {
+        change,
+        replicate,
+        throughput_per_s: good as f64 / seconds,
+        goodput_octets_per_s: ended.useful.as_f64() / seconds,
+        latency_mean: window.latency.corrected.mean().unwrap_or_default(),
+        latency_p98: window.latency.corrected.quantile(0.98).unwrap_or_default(),
+        errors: share(attempts - good.min(attempts), attempts).unwrap_or(0.0),
+        signals,
+        validity,
+    }
+}
+
+fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signals {
+    let mut signals = of_clients(setup, measured);
+    match measured.samples.between(measured.from, measured.to) {
+        Some(step) => of_probes(&mut signals, setup, measured, &step),
+        None => validity.invalidate("the probes do not cover the measured window"),
+    }
+    of_path(&mut signals, setup, measured);
+    if let Some(busy) = signals.generator_busy.filter(|busy| *busy > GENERATOR_BUSY) {
+        validity.invalidate(format!(
+            "the generator was busy {:.0} % of the time (limit {:.0} %)",
+            100.0 * busy,
+            100.0 * GENERATOR_BUSY
+        ));
+    }
+    signals
+}
+
+/// What the clients saw, and how the generator fared.
+fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
+    let window = &measured.result.measured;
+    let counts = &window.counts;
+    let latency = &window.latency;
+    let seconds = window.duration.as_secs_f64();
+    let exchanges = latency.corrected.count();
+    let each = |sum: Duration| (exchanges > 0).then(|| sum.div_f64(exchanges as f64));
+    let failures =
+        |kinds: &[Failure]| -> u64 { kinds.iter().filter_map(|k| counts.failures.get(k)).sum() };
+    let attempts = counts.completed + counts.failed();
+    let workers = &measured.result.generator.workers;
+    Signals {
+        refused: share(failures(&[Failure::Refused, Failure::Reset]), attempts),
+        timed_out: share(failures(&[Failure::TimedOut]), attempts),
+        queue: each(latency.queue.sum().saturating_sub(latency.connect.sum())),
+        connect: each(latency.connect.sum()),
+        first_byte: latency.first_byte.mean(),
+        transfer: latency.transfer.mean(),
+        send_lag_p99: latency.send_lag.quantile(0.99),
+        generator_busy: workers.iter().map(|worker| worker.busy).reduce(f64::max),
+        concurrency: Some(latency.corrected.sum().as_secs_f64() / seconds),
+        users: match setup.load.demand {
+            Demand::Busy(users) | Demand::Pausing(users) => Some(f64::from(users)),
+            Demand::Rate(_) => None,
+        },
+        offered_per_s: match setup.load.demand {
+            Demand::Rate(_) => Some(counts.planned as f64 / seconds),
+            _ => None,
+        },
+        achieved_per_s: Some(window.ended.completed as f64 / seconds),
+        rate_of_window: rate_of_window(setup, window, &latency.transfer),
+        ..Signals::default()
+    }
+}
+
+/// How fast responses come once they have begun, of what the clients' window lets through: a window
+/// in a round trip. The first window's worth comes with the first octet.
+fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Option<f64> {
+    let size = f64::from(setup.window?);
+    let each = window.octets.response_bodies.as_f64() / window.counts.completed as f64;
+    let round_trip = setup.profile.round_trip().as_secs_f64();
+    let time = transfer.mean()?.as_secs_f64();
+    let share = (each - size) / time * round_trip / size;
+    (each > 2.0 * size && share.is_finite()).then_some(share.min(1.0))
+}
+
+/// What the probes of the server's host saw.
+fn of_probes(signals: &mut Signals, setup: &Setup, measured: &Measured, step: &Step) {
+    let change = &step.change;
+    let group = change.groups.first().and_then(Option::as_ref);
+    let tree = change.trees.first().and_then(Option::as_ref);
+    let network = change.networks.first().and_then(Option::as_ref);
+    let rate = |count: Option<u64>| count.and_then(|count| step.per_second(count));
+    let capacity = setup.capacity();
+    signals.cpu_quota_cores = Some(capacity);
+    if let Some(cpu) = group.and_then(|group| group.cpu.as_ref()) {
+        signals.cpu_of_quota = step.share(cpu.total).map(|cores| cores / capacity);
+        // Without a quota the counters are there and say nothing.
+        signals.throttled_periods = setup
+            .host
+            .cpu
+            .and(cpu.throttled_periods.zip(cpu.periods))
+            .and_then(|(throttled, periods)| share(throttled, periods));
+        // Of all that ended while the processor was watched, which is a little longer.
+        let completed = measured.result.measured.ended.completed as f64;
+        let window = measured.result.measured.duration.as_secs_f64();
+        let each = cpu.total.as_secs_f64() * window / step.length().as_secs_f64() / completed;
+        signals.cpu_per_exchange = Duration::try_from_secs_f64(each).ok();
+    }
+    signals.busiest_thread = tree
+        .and_then(|tree| tree.busiest[0])
+        .and_then(|thread| step.share(thread.cpu));
+    if let Some(memory) = group.map(|group| &group.memory) {
+        signals.memory_limit = setup.host.memory;
+        signals.memory_of_limit = setup
+            .host
+            .memory
+            .zip(memory.current)
+            .map(|(limit, current)| current.as_f64() / limit.as_f64());
+        signals.refaults_per_s = rate(memory.refaults);
+        signals.major_faults_per_s = rate(memory.major_faults);
+    }
+    if let Some(pressure) = group.map(|group| &group.pressure) {
+        let held_up = |time: Option<Duration>| time.and_then(|time| step.share(time));
+        signals.cpu_pressure = held_up(pressure.cpu_some);
+        signals.memory_pressure = held_up(pressure.memory_some);
+        signals.io_pressure = held_up(pressure.io_some);
+    }
+    if let Some(disk) = group.and_then(|group| group.disk.as_ref()) {
+        signals.disk_read_bytes_per_s = rate(Some(disk.read.0));
+        signals.disk_reads_per_s = rate(Some(disk.reads));
+    }
+    signals.disk_bytes_limit_per_s = setup.host.disk_bytes.map(|limit| limit as f64);
+    signals.disk_reads_limit_per_s = setup.host.disk_operations.map(|limit| limit as f64);
+    if let Some(system) = &change.system {
+        signals.page_in_bytes_per_s = rate(system.paging.paged_in.map(|bytes| bytes.0));
+        signals.disk_busy = setup
+            .disk()
+            .ok()
+            .and_then(disk_name)
+            .and_then(|name| step.share(system.disks.get(&name)?.busy));
+    }
+    if let Some(network) = network {
+        let tcp = &network.tcp;
+        signals.listen_overflows_per_s = rate(tcp.listen_overflows);
+        signals.retransmitted = tcp
+            .retransmitted
+            .zip(tcp.segments_out)
+            .and_then(|(again, sent)| share(again, again + sent));
+    }
+    let tables = || {
+        let inside = |reading: &&Sample| (step.from..=step.to).contains(&reading.at);
+        let readings = measured.samples.readings.iter().filter(inside);
+        readings.filter_map(|reading| reading.networks.first()?.as_ref()?.table.as_ref())
+    };
+    signals.accept_queue = mean(tables().map(|table| table.to_be_accepted as f64));
+    // Those that wait are established for the kernel already.
+    signals.established =
+        mean(tables().map(|table| table.established.saturating_sub(table.to_be_accepted) as f64));
+    signals.backlog = setup.host.backlog.map(f64::from);
+    signals.worker_limit = setup.host.workers.map(f64::from);
+}
+
+/// What the path carried.
+fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
+    signals.round_trip = Some(setup.profile.round_trip());
+    let Some(packets) = &measured.packets else {
+        return;
+    };
+    let seconds = measured.result.measured.duration.as_secs_f64();
+    let carried = |direction: Direction| {
+        let profile = setup.profile.direction(direction);
+        let total = packets.direction(direction).total();
+        utilisation(profile, total.packets, total.octets, seconds)
+    };
+    signals.link_up = carried(Direction::Up);
+    signals.link_down = carried(Direction::Down);
+    let drops = [&measured.certificate.up, &measured.certificate.down]
+        .iter()
+        .filter_map(|direction| direction.drops.get("queue-full"))
+        .sum::<u64>();
+    // The path counts its drops from its beginning, which includes what is not measured.
+    let result = &measured.result;
+    let whole = result.setup.warm_up.as_secs_f64() + seconds;
+    signals.queue_drops_per_s = Some(drops as f64 / whole);
+}
+
+/// The share of its time that a link was sending; `None` when it has no rate.
+fn utilisation(
+    profile: &DirectionProfile,
+    packets: u64,
+    octets: Bytes,
+    seconds: f64,
+) -> Option<f64> {
+    let rate = profile.rate?.as_bits_per_second() as f64;
+    let each = u32::try_from(octets.0.checked_div(packets)?).ok()?;
+    // Framing of the mean packet: exact where it is the same for all, near where it is padding.
+    let on_link = profile.framing.on_link(each) * packets;
+    Some(on_link as f64 * 8.0 / rate / seconds)
+}
+
+/// The kernel's name of a disk, as in `vda`.
+fn disk_name(device: BlockDevice) -> Option<String> {
+    let link = std::fs::read_link(Path::new("/sys/dev/block").join(device.to_string())).ok()?;
+    Some(link.file_name()?.to_str()?.to_owned())
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for value in values {
+        sum += value;
+        count += 1;
+    }
+    (count > 0).then(|| sum / f64::from(count))
+}

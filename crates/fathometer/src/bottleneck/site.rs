@@ -1,0 +1,109 @@
+//! What is asked for: a workload's site, written to a folder of its own, or a folder that is there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fathometer_model::{Bytes, Seed};
+use fathometer_workload::plan::{Choice, Pages, Plan, Sessions, Target, Weights};
+use fathometer_workload::webstone;
+
+use crate::command::Failure;
+use crate::server::Scratch;
+use crate::site_folder;
+use crate::workload;
+
+/// A site on disk, and who asks for what of it.
+#[derive(Debug)]
+pub struct SiteOnDisk {
+    /// Its name on the command line.
+    pub name: String,
+    /// What is asked for.
+    pub plan: Arc<Plan>,
+    /// Where its files are.
+    pub folder: PathBuf,
+    /// Octets of all its files.
+    pub size: Bytes,
+    /// What the workload's reader should know.
+    pub notes: Vec<String>,
+    // Goes with the site.
+    _scratch: Option<Scratch>,
+}
+
+impl SiteOnDisk {
+    /// The folder of this name when there is one, else the workload of this name.
+    pub fn of(name: &str, seed: Seed) -> Result<SiteOnDisk, Failure> {
+        let path = Path::new(name);
+        if path.is_dir() {
+            return SiteOnDisk::folder(name, path);
+        }
+        let loaded = workload::load(name, seed, &mut |_, _| {})?;
+        let notes = loaded.notes();
+        let site = loaded.site(seed);
+        SiteOnDisk::write(name, &site, loaded.into_plan(), notes)
+    }
+
+    /// `count` files of `octets` each, all alike probable.
+    pub fn alike(count: u32, octets: u64, seed: Seed) -> Result<SiteOnDisk, Failure> {
+        let lines: String = (0..count)
+            .map(|n| format!("/file{n}.bin 1 #{octets}\n"))
+            .collect();
+        let name = format!("{count} files of {}", Bytes(octets));
+        let workload = webstone::parse(&name, &lines)?;
+        let site = workload.site(fathometer_workload::synthetic::TEXT_RATIO, seed);
+        SiteOnDisk::write(&name, &site, workload.plan, Vec::new())
+    }
+
+    fn write(
+        name: &str,
+        site: &fathometer_model::Site,
+        plan: Plan,
+        notes: Vec<String>,
+    ) -> Result<SiteOnDisk, Failure> {
+        let scratch = Scratch::new().map_err(|error| {
+            format!(
+                "failed to make a temporary folder in {}: {error}: name another with TMPDIR",
+                std::env::temp_dir().display()
+            )
+        })?;
+        // Not the folder itself: a server's files may lie beside the site, not in it.
+        let folder = scratch.path().join("site");
+        site_folder::write(site, &folder)?;
+        Ok(SiteOnDisk {
+            name: name.to_owned(),
+            plan: Arc::new(plan),
+            folder,
+            size: site.files.iter().map(|file| file.body.len()).sum(),
+            notes,
+            _scratch: Some(scratch),
+        })
+    }
+
+    /// Every file of the folder is a page, all alike probable.
+    fn folder(name: &str, path: &Path) -> Result<SiteOnDisk, Failure> {
+        let site = site_folder::read(path)?;
+        let targets: Vec<Target> = site
+            .files
+            .iter()
+            .map(|file| Target::get(&file.path, Some(file.body.len())))
+            .collect();
+        let count = targets.len() as u32;
+        let plan = Plan {
+            name: name.to_owned(),
+            pages: Pages::single(count),
+            targets,
+            choice: Choice::Weighted(
+                Weights::new((0..count).map(|_| 1)).ok_or("there is no file to ask for")?,
+            ),
+            sessions: Sessions::ENDLESS,
+            recorded: None,
+        };
+        Ok(SiteOnDisk {
+            name: name.to_owned(),
+            size: site.files.iter().map(|file| file.body.len()).sum(),
+            plan: Arc::new(plan),
+            folder: path.canonicalize()?,
+            notes: Vec::new(),
+            _scratch: None,
+        })
+    }
+}

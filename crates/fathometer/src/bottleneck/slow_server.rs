@@ -1,0 +1,273 @@
+//! A server with a known fault in its handler, to try the judge on: each request waits, works, or
+//! waits behind all others.
+//!
+//! A thread serves each connection, so that nothing but the fault limits how many requests are worked
+//! on at a time, unless it is told how many connections to serve. The protocol is that of the embedded origin; files are read before the first request.
+
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use fathometer_http::h1::server::{Action, Connection, ServerConfig};
+use fathometer_http::origin::Origin;
+use fathometer_model::Seed;
+use fathometer_sys::Clock;
+
+use crate::command::Failure;
+use crate::server;
+use crate::server::definition::Definition;
+use crate::site_folder;
+
+/// What becomes of every request before it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It waits, beside others.
+    Sleep(Duration),
+    /// It waits, and all others wait for it.
+    Lock(Duration),
+    /// It takes processor time on the thread of its connection: so many rounds of a mixing function
+    /// of some nanoseconds.
+    Work(u64),
+    /// The same, on one thread for all.
+    Serial(u64),
+}
+
+/// A fault, and how many connections are served at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Faults {
+    /// What becomes of every request.
+    pub fault: Fault,
+    /// Connections served at a time; the others are not accepted.
+    pub connections: Option<usize>,
+}
+
+/// `sleep=5ms`, `lock=5ms`, `work=100000` or `serial=100000`; with `,connections=4` behind it.
+impl FromStr for Faults {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Faults, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no fault: write sleep=TIME, lock=TIME, work=ROUNDS or serial=ROUNDS, \
+                 and maybe ,connections=N behind it"
+            )
+        };
+        let (fault, connections) = match text.split_once(",connections=") {
+            None => (text, None),
+            Some((fault, number)) => (fault, Some(number.parse().map_err(|_| wrong())?)),
+        };
+        let (kind, amount) = fault.split_once('=').ok_or_else(wrong)?;
+        let time = || crate::command::arguments::some_time(amount);
+        let rounds = || amount.parse().map_err(|_| wrong());
+        let fault = match kind {
+            "sleep" => Fault::Sleep(time()?),
+            "lock" => Fault::Lock(time()?),
+            "work" => Fault::Work(rounds()?),
+            "serial" => Fault::Serial(rounds()?),
+            _ => return Err(wrong()),
+        };
+        Ok(Faults { fault, connections })
+    }
+}
+
+/// Serves a folder until it is killed.
+pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), Failure> {
+    let definition = Definition::load("embedded")?;
+    let Some(embedded) = &definition.embedded else {
+        return Err("the embedded origin is not embedded".into());
+    };
+    let clock = Clock::start();
+    let site = Arc::new(site_folder::read(folder)?);
+    let (jobs, queue) = channel();
+    let service = Service {
+        origin: server::embedded_origin(&definition.name, embedded, &site, clock)?,
+        config: Arc::new(ServerConfig::default()),
+        fault: faults.fault,
+        turn: Mutex::new(()),
+        jobs,
+        places: Places::new(faults.connections.unwrap_or(usize::MAX)),
+        clock,
+    };
+    let listener = TcpListener::bind(address)?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || do_jobs(&queue));
+        loop {
+            let place = service.places.take();
+            let (stream, _) = listener.accept()?;
+            let service = &service;
+            scope.spawn(move || {
+                // A connection that breaks is its client's business.
+                let _ = service.converse(stream);
+                drop(place);
+            });
+        }
+    })
+}
+
+/// What all connections share.
+struct Service {
+    origin: Arc<Origin>,
+    config: Arc<ServerConfig>,
+    fault: Fault,
+    turn: Mutex<()>,
+    jobs: Sender<Job>,
+    places: Places,
+    clock: Clock,
+}
+
+/// Rounds to be done, and whom to tell.
+type Job = (u64, SyncSender<()>);
+
+impl Service {
+    /// Serves one connection to its end.
+    fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let now = || self.clock.now();
+        let mut machine = Connection::new(self.origin.clone(), self.config.clone(), now());
+        let mut buffer = vec![0; 16 * 1024];
+        let mut answered = 0;
+        loop {
+            match stream.read(&mut buffer)? {
+                0 => machine.handle_eof(now()),
+                octets => machine.handle_data(&buffer[..octets], now()),
+            }
+            for _ in answered..machine.requests() {
+                self.suffer();
+            }
+            answered = machine.requests();
+            loop {
+                let mut slices = [IoSlice::new(&[]); 64];
+                let filled = machine.transmit(&mut slices);
+                if filled == 0 {
+                    break;
+                }
+                let octets = stream.write_vectored(&slices[..filled])?;
+                machine.transmitted(octets, now());
+            }
+            while let Some(action) = machine.poll_action() {
+                match action {
+                    Action::ShutdownWrite => stream.shutdown(Shutdown::Write)?,
+                    Action::Close | Action::Abort => return Ok(()),
+                }
+            }
+            if machine.is_finished() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn suffer(&self) {
+        match self.fault {
+            Fault::Sleep(time) => std::thread::sleep(time),
+            Fault::Lock(time) => {
+                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                std::thread::sleep(time);
+            }
+            Fault::Work(rounds) => mix(rounds),
+            Fault::Serial(rounds) => {
+                let (tell, told) = sync_channel(1);
+                // The thread that does the jobs ends with the program.
+                if self.jobs.send((rounds, tell)).is_ok() {
+                    let _ = told.recv();
+                }
+            }
+        }
+    }
+}
+
+fn do_jobs(queue: &Receiver<Job>) {
+    while let Ok((rounds, tell)) = queue.recv() {
+        mix(rounds);
+        let _ = tell.send(());
+    }
+}
+
+/// Takes processor time and nothing else.
+fn mix(rounds: u64) {
+    let mut word = Seed(rounds);
+    for round in 0..rounds {
+        word = Seed(word.draw(round));
+    }
+    std::hint::black_box(word);
+}
+
+/// How many connections may be served besides those that are.
+#[derive(Clone)]
+struct Places(Arc<(Mutex<usize>, Condvar)>);
+
+/// A place that is taken, until it is dropped.
+struct Place(Places);
+
+impl Places {
+    fn new(count: usize) -> Places {
+        Places(Arc::new((Mutex::new(count), Condvar::new())))
+    }
+
+    /// Waits for a place.
+    fn take(&self) -> Place {
+        let (left, freed) = &*self.0;
+        let left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = freed
+            .wait_while(left, |left| *left == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        Place(self.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let (left, freed) = &*self.0.0;
+        *left.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_and_what_is_none_is_refused() {
+        let faults = |fault, connections| Faults { fault, connections };
+        for (text, read) in [
+            (
+                "sleep=5ms",
+                faults(Fault::Sleep(Duration::from_millis(5)), None),
+            ),
+            ("work=100000", faults(Fault::Work(100_000), None)),
+            (
+                "lock=250us,connections=4",
+                faults(Fault::Lock(Duration::from_micros(250)), Some(4)),
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(read));
+        }
+        for wrong in [
+            "",
+            "sleep",
+            "sleep=0s",
+            "work=much",
+            "nap=1s",
+            "work=1,connections=",
+        ] {
+            assert!(wrong.parse::<Faults>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_left_can_be_taken() {
+        let places = Places::new(1);
+        let first = places.take();
+        let waiting = {
+            let places = places.clone();
+            std::thread::spawn(move || drop(places.take()))
+        };
+        drop(first);
+        waiting.join().unwrap();
+        assert_eq!(*places.0.0.lock().unwrap(), 1);
+    }
+}

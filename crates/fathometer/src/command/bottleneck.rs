@@ -1,0 +1,374 @@
+//! `fathometer bottleneck`: which resource limits a server, found by varying each.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+use fathometer_analysis::bottleneck::Resource;
+use fathometer_http::driver::Policy;
+use fathometer_model::{Bytes, Seed};
+use fathometer_path::Profile;
+use fathometer_sys::{Interrupt, cgroup, machine, privilege};
+use fathometer_workload::plan::{Choice, Sessions};
+
+use super::Failure;
+use super::arguments::{some_time, time};
+use crate::bottleneck::record::{self, Record};
+use crate::bottleneck::run::{self, Request};
+use crate::bottleneck::self_test;
+use crate::bottleneck::server::Server;
+use crate::bottleneck::setup::{Demand, HostLimits, Load, Setup};
+use crate::bottleneck::site::SiteOnDisk;
+use crate::bottleneck::slow_server::{self, Faults};
+use crate::data;
+use crate::era::Era;
+
+/// Arguments of `bottleneck`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BottleneckArguments {
+    /// The server: a name (see `fathometer list`); or give a command line of your own after --
+    #[arg(default_value = "embedded", conflicts_with = "command")]
+    server: String,
+    /// What it serves and is asked for: a folder, or a workload (`fathometer list` has them all)
+    #[arg(long, value_name = "DIR|WORKLOAD", default_value = "webstone")]
+    site: String,
+    /// How connections are used: h1.0, h1.1, h1.1-pipeline, h1.1-early-close, h1.1xN …
+    #[arg(long, default_value = "h1.1")]
+    policy: Policy,
+    /// Users that ask without a pause [default: 32]
+    #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(conflicts_with_all = ["ue", "rate"])]
+    connections: Option<u32>,
+    /// Users with pauses and sessions, as the workload has them (SURGE's user equivalents)
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    #[arg(conflicts_with = "rate")]
+    ue: Option<u32>,
+    /// An open loop: so many requests (pages, sessions) a second, whatever the server does
+    #[arg(long, value_name = "R", value_parser = positive)]
+    rate: Option<f64>,
+    /// The path to the server: a name (see `fathometer list`) or a TOML file
+    #[arg(long, value_name = "PROFILE", default_value = "campus")]
+    path: String,
+    /// The TCP of both hosts: 1997 or today
+    #[arg(long, default_value = "today")]
+    era: String,
+    /// The clients' receive window, as in 8K [default: the kernel's choice]
+    #[arg(long, value_name = "BYTES", value_parser = window)]
+    window: Option<u32>,
+    /// Processor time of the server's host, in cores; none: all of the machine
+    #[arg(long, value_name = "Q", default_value = "0.25", value_parser = cpu)]
+    cpu: Limit<f64>,
+    /// Processors of the server's host [default: all of the machine]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    cores: Option<u16>,
+    /// Memory of the server's host with its page cache, as in 64M [default: no limit]
+    #[arg(long, value_name = "M", value_parser = bytes)]
+    memory: Option<u64>,
+    /// What its disk reads in a second: operations as in 200ops, octets as in 4MB/s; may be given
+    /// twice [default: no limit]
+    #[arg(long, value_name = "LIMIT", value_parser = disk)]
+    disk: Vec<Disk>,
+    /// Connections that may wait to be accepted [default: the server's own choice]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    backlog: Option<u32>,
+    /// Connections that the server works on at a time [default: the server's own choice]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    workers: Option<u32>,
+    /// Begin with nothing of the site in memory, instead of all that fits
+    #[arg(long)]
+    cold: bool,
+    /// How long each trial is measured
+    #[arg(short = 'd', long, value_name = "T", default_value = "3s", value_parser = some_time)]
+    duration: Duration,
+    /// How long it runs before that
+    #[arg(long, value_name = "T", default_value = "500ms", value_parser = time)]
+    warmup: Duration,
+    /// How long an exchange may take
+    #[arg(long, value_name = "T", default_value = "10s", value_parser = some_time)]
+    timeout: Duration,
+    /// Repetitions of every trial; intervals need two at least
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = value_parser!(u32).range(2..=1000))]
+    replicates: u32,
+    /// What limits are multiplied by
+    #[arg(long, value_name = "FACTOR", default_value = "1.25", value_parser = step)]
+    step: f64,
+    /// Vary this resource and no other; may be given several times: cpu, one-core, memory,
+    /// disk-operations, disk-bytes, link-rate, round-trip, backlog, workers, load
+    #[arg(long, value_name = "RESOURCE")]
+    only: Vec<Resource>,
+    /// Where everything random comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the verdict as JSON
+    #[arg(long)]
+    json: bool,
+    /// Keep every observation in this folder, which must not exist yet
+    #[arg(short = 'o', long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Judge the observations of such a folder again, and measure nothing
+    #[arg(long, value_name = "FOLDER")]
+    judge: Option<PathBuf>,
+    /// Try the judge on set-ups whose limit is known, and print what it names
+    #[arg(long, conflicts_with_all = ["judge", "command"])]
+    self_test: bool,
+    /// Of the self-test, only these set-ups
+    #[arg(long, value_name = "NAME", requires = "self_test")]
+    plant: Vec<String>,
+    /// Show no progress
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Serve --site with a fault, until killed
+    #[arg(long, value_name = "FAULT", hide = true, requires = "at")]
+    serve_slowly: Option<Faults>,
+    /// Where
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    at: Option<SocketAddr>,
+    /// A server of your own: a command line that stays in the foreground, in which {address}, {port}
+    /// and {root} are filled in, {runtime} (a folder for its own use) and {connections} (--workers)
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  fathometer bottleneck                                    the embedded origin on a quarter of a core
+  fathometer bottleneck nginx --site surge --ue 300 --policy h1.1 --memory 32M
+  fathometer bottleneck httpd-prefork --workers 8 --cpu 0.5 --path wan
+  fathometer bottleneck --site ./htdocs -c 16 -- python3 -m http.server -b {address} -d {root} {port}
+  fathometer bottleneck --self-test                        does it name what was built in?
+Exit codes: 0 a resource was named, 1 failed or interrupted, 2 usage, 3 measured but INVALID,
+4 undecided: the measurements do not tell, or (--self-test) a wrong name.";
+
+/// A limit that is there, or none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Limit<T> {
+    Of(T),
+    None,
+}
+
+impl<T> Limit<T> {
+    fn value(self) -> Option<T> {
+        match self {
+            Limit::Of(value) => Some(value),
+            Limit::None => None,
+        }
+    }
+}
+
+/// One limit of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    Operations(u64),
+    Bytes(u64),
+}
+
+/// Runs the trials and prints the verdict.
+pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
+    if let (Some(faults), Some(address)) = (&arguments.serve_slowly, arguments.at) {
+        slow_server::serve(*faults, address, Path::new(&arguments.site))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(folder) = &arguments.judge {
+        let read = record::read(folder)?;
+        return read.publish(arguments.json);
+    }
+    // Before anything else: the kernel moves no program with threads into a namespace.
+    privilege::acquire()?;
+    let interrupt = Interrupt::install()?;
+    machine::raise_open_files();
+    // Of runs that were killed.
+    cgroup::remove_stale();
+    let interrupted = || interrupt.is_raised();
+    if arguments.self_test {
+        let options = self_test::Options {
+            only: arguments.plant.clone(),
+            replicates: arguments.replicates.min(self_test::REPLICATES),
+            seed: Seed(arguments.seed),
+            folder: arguments.output.clone(),
+            quiet: arguments.quiet,
+        };
+        return self_test::run(&options, arguments.json, &interrupted);
+    }
+    let request = Request {
+        setup: setup(arguments)?,
+        resources: match arguments.only.as_slice() {
+            [] => run::resources(),
+            only => only.to_vec(),
+        },
+        step: arguments.step,
+        replicates: arguments.replicates,
+        seed: Seed(arguments.seed),
+        quiet: arguments.quiet,
+    };
+    for note in &request.setup.site.notes {
+        eprintln!("{}: {note}", request.setup.site.name);
+    }
+    let mut record = Record::begin(&request, arguments.output.as_deref())?;
+    if !arguments.json {
+        println!("{}", record.description());
+    }
+    let findings = run::explore(&request, &interrupted, &mut |seen| record.keep(seen))?;
+    let found = record.end(findings)?;
+    let code = found.publish(arguments.json)?;
+    if interrupted() {
+        eprintln!("interrupted: the verdict is about what had been measured");
+        return Ok(ExitCode::from(1));
+    }
+    Ok(code)
+}
+
+fn setup(arguments: &BottleneckArguments) -> Result<Setup, Failure> {
+    let server = match arguments.command.as_slice() {
+        [] => Server::named(&arguments.server)?,
+        line => Server::command(line)?,
+    };
+    let mut host = HostLimits {
+        cpu: arguments.cpu.value(),
+        cores: arguments.cores.map(usize::from),
+        memory: arguments.memory.map(Bytes),
+        backlog: arguments.backlog,
+        workers: arguments.workers,
+        ..HostLimits::default()
+    };
+    for limit in &arguments.disk {
+        match *limit {
+            Disk::Operations(limit) => host.disk_operations = Some(limit),
+            Disk::Bytes(limit) => host.disk_bytes = Some(limit),
+        }
+    }
+    let profile = data::load("paths", "path profile", &arguments.path)?;
+    let setup = Setup {
+        server: Arc::new(server),
+        site: Arc::new(SiteOnDisk::of(&arguments.site, Seed(arguments.seed))?),
+        profile: Profile::from_toml(&profile, &arguments.path)?,
+        era: Arc::new(Era::load(&arguments.era)?),
+        window: arguments.window,
+        host,
+        load: Load {
+            demand: match (arguments.rate, arguments.ue) {
+                (Some(rate), _) => Demand::Rate(rate),
+                (None, Some(users)) => Demand::Pausing(users),
+                (None, None) => Demand::Busy(arguments.connections.unwrap_or(32)),
+            },
+            policy: arguments.policy,
+        },
+        warm: !arguments.cold,
+        warm_up: arguments.warmup,
+        duration: arguments.duration,
+        timeout: arguments.timeout,
+    };
+    let plan = &setup.site.plan;
+    if matches!(setup.load.demand, Demand::Pausing(_))
+        && plan.sessions == Sessions::ENDLESS
+        && !matches!(plan.choice, Choice::Scripts(_))
+    {
+        return Err(format!(
+            "{} has no pauses and no sessions, so there is no user equivalent of it: use -c instead of --ue",
+            setup.site.name
+        )
+        .into());
+    }
+    setup.server.can(&setup.throttle())?;
+    Ok(setup)
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("write a number above 0".to_owned()),
+    }
+}
+
+fn step(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(step) if step > 1.0 && step <= 10.0 => Ok(step),
+        _ => Err("write a factor above 1 and up to 10, as in 1.25".to_owned()),
+    }
+}
+
+fn cpu(text: &str) -> Result<Limit<f64>, String> {
+    match text {
+        "none" => Ok(Limit::None),
+        _ => match text.parse::<f64>() {
+            Ok(cores) if (0.1..=1024.0).contains(&cores) => Ok(Limit::Of(cores)),
+            _ => Err("write none, or a number of cores from 0.1 on".to_owned()),
+        },
+    }
+}
+
+fn window(text: &str) -> Result<u32, String> {
+    let octets = bytes(text)?;
+    u32::try_from(octets).map_err(|_| format!("{text} is more than a window can be"))
+}
+
+/// `64M`, `64MiB`, `8K`, `1G` are powers of 1024; `64MB`, `8kB` of 1000.
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("{text:?} is no amount of octets: write a number and a unit, as in 64M or 8kB");
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim() {
+        "" | "B" => 1.0,
+        "K" | "k" | "KiB" => 1024.0,
+        "M" | "MiB" => 1024.0 * 1024.0,
+        "G" | "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => return Err(wrong()),
+    };
+    let octets = number.parse::<f64>().map_err(|_| wrong())? * scale;
+    if (1.0..1e18).contains(&octets) {
+        Ok(octets.round() as u64)
+    } else {
+        Err(wrong())
+    }
+}
+
+fn disk(text: &str) -> Result<Disk, String> {
+    if let Some(number) = text.strip_suffix("ops") {
+        return match number.trim().parse() {
+            Ok(limit) if limit > 0 => Ok(Disk::Operations(limit)),
+            _ => Err("write a number of operations a second above 0, as in 200ops".to_owned()),
+        };
+    }
+    match text.strip_suffix("/s") {
+        Some(amount) => bytes(amount).map(Disk::Bytes),
+        None => Err("write operations a second as in 200ops, or octets as in 4MB/s".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_with_their_units() {
+        for (text, octets) in [
+            ("64M", 64 << 20),
+            ("8kB", 8000),
+            ("1.5K", 1536),
+            ("700", 700),
+        ] {
+            assert_eq!(bytes(text), Ok(octets), "{text}");
+        }
+        assert_eq!(disk("200ops"), Ok(Disk::Operations(200)));
+        assert_eq!(disk("4MB/s"), Ok(Disk::Bytes(4_000_000)));
+        assert_eq!(cpu("none"), Ok(Limit::None));
+        assert_eq!(cpu("0.5"), Ok(Limit::Of(0.5)));
+        for wrong in ["", "M", "-1M", "64X", "1e9"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0ops", "ops", "200", "4MB"] {
+            assert!(disk(wrong).is_err(), "{wrong}");
+        }
+        assert!(cpu("0.01").is_err());
+        assert!(step("1").is_err() && step("1.5") == Ok(1.5));
+    }
+}
