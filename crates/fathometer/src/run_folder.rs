@@ -78,6 +78,24 @@ impl RunFolder {
         })
     }
 
+    /// Opens the folder of a run that was interrupted. Half a line that it may have left in
+    /// `replicates.ndjson` is cut off.
+    pub fn reopen(root: PathBuf) -> Result<RunFolder, WriteError> {
+        let path = root.join("replicates.ndjson");
+        let at = |error| WriteError {
+            path: path.clone(),
+            error,
+        };
+        let text = fs::read(&path).map_err(at)?;
+        let whole = text.iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
+        let replicates = OpenOptions::new().append(true).open(&path).map_err(at)?;
+        replicates.set_len(whole as u64).map_err(at)?;
+        Ok(RunFolder {
+            root,
+            replicates: Mutex::new(replicates),
+        })
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.root

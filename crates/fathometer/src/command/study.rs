@@ -39,6 +39,10 @@ pub struct StudyArguments {
     /// The run's folder, which must not exist yet [default: `runs/<time>-<study>-<mode>`]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    /// Go on with the run of this study, mode and seed in the folder that --output names, which was
+    /// interrupted
+    #[arg(long, requires = "output")]
+    resume: bool,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -86,6 +90,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         folder: folder.clone(),
         command: std::env::args().collect(),
         quiet: arguments.quiet,
+        resume: arguments.resume,
     };
     let outcome =
         run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {

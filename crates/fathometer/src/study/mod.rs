@@ -1,7 +1,10 @@
 //! Studies: what is varied ([`spec`]), in which order it is run ([`schedule`]), one repetition
-//! ([`replicate`]) and all of them ([`run`]).
+//! ([`replicate`]) and all of them ([`run`]), also when they take more than one sitting ([`past`]).
 
 pub mod load;
+mod materials;
+pub mod past;
+mod plots;
 pub mod replicate;
 pub mod run;
 pub mod schedule;

@@ -6,28 +6,32 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fathometer_analysis::run::{
-    EraInfo, Mode, PathInfo, Plot, RunInfo, ServerInfo, Setting, SettingState,
+    EraInfo, Mode, PathInfo, Run, RunInfo, ServerInfo, Setting, SettingState,
 };
 use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Site, Validity};
-use fathometer_path::Profile;
 use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
 use fathometer_workload::microscape;
 
-use super::load::LoadSite;
-use super::load::ability::{self, Lacking};
+use super::load::{LoadSite, ability};
+use super::materials::{Materials, limitable};
+use super::past::{self, Mismatch, Past};
+use super::plots;
 use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
 use super::schedule::{self, Job, Queue};
 use super::spec::{Cell, Kind, SpecError, Study};
-use crate::data::{self, DataError};
+use crate::data::DataError;
 use crate::era::{Era, EraError};
 use crate::lab::Side;
 use crate::progress::Progress;
 use crate::run_folder::{RunFolder, WriteError};
-use crate::server::definition::{Definition, DefinitionError};
-use crate::server::{self, Installed, Scratch};
+use crate::server::definition::DefinitionError;
+use crate::server::{Installed, Scratch};
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
+
+/// What a run says that the user has ended.
+const INTERRUPTED: &str = "interrupted by the user: cells that had not been run are not measured";
 
 /// What is to be run.
 pub struct Request {
@@ -47,6 +51,8 @@ pub struct Request {
     pub command: Vec<String>,
     /// No progress.
     pub quiet: bool,
+    /// Whether the folder holds a run of this study that was interrupted and is to be gone on with.
+    pub resume: bool,
 }
 
 /// What came of it.
@@ -104,16 +110,15 @@ pub enum RunError {
     /// A workload of a load study.
     #[error(transparent)]
     LoadWorkload(#[from] workload::LoadError),
+    /// An earlier sitting of the run cannot be read.
+    #[error("failed to go on with a run: {0}")]
+    Earlier(#[from] fathometer_analysis::Error),
+    /// It is another run's.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
     /// Nothing is left to run.
     #[error("no cell of the study is left to run: {0}")]
     Empty(String),
-}
-
-/// Everything that cells name, loaded once.
-struct Materials {
-    profiles: BTreeMap<String, (Profile, String)>,
-    eras: BTreeMap<String, Era>,
-    servers: BTreeMap<String, (Definition, Option<Installed>)>,
 }
 
 /// Runs it.
@@ -161,11 +166,27 @@ pub fn execute(
         // Of runs that were killed.
         fathometer_sys::cgroup::remove_stale();
     }
-    let folder = RunFolder::create(request.folder.clone()).map_err(RunError::Folder)?;
     let clock = Clock::start();
     let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
     let mut info = info(request, &materials, &cells, notes, planned, clock);
+    let (folder, past) = match request.resume {
+        false => {
+            let folder = RunFolder::create(request.folder.clone()).map_err(RunError::Folder)?;
+            (folder, Past::default())
+        }
+        true => {
+            let earlier = Run::load(&request.folder)?;
+            past::check(&earlier, &study.name, request.mode, request.seed)?;
+            info = gone_on_with(info, earlier.info.clone());
+            (
+                RunFolder::reopen(request.folder.clone())?,
+                Past::of(earlier.replicates()),
+            )
+        }
+    };
     folder.write_json("run.json", &info)?;
+    let to_make = planned - past.done(&cells);
+    let (made, were_invalid) = past.made();
 
     let failed = AtomicBool::new(false);
     let ending = || interrupted() || failed.load(Ordering::Relaxed);
@@ -183,30 +204,32 @@ pub fn execute(
         materials: &materials,
         folder: &folder,
         failed: &failed,
-        progress: Progress::new(u64::from(planned), "replicates", clock, request.quiet),
+        progress: Progress::new(u64::from(to_make), "replicates", clock, request.quiet),
         applied: Mutex::new(BTreeMap::new()),
-        valid_cells: Mutex::new(BTreeSet::new()),
-        replicates: AtomicU32::new(0),
-        invalid: AtomicU32::new(0),
+        valid_cells: Mutex::new(past.valid_cells().map(str::to_owned).collect()),
+        replicates: AtomicU32::new(made),
+        invalid: AtomicU32::new(were_invalid),
     };
-    let lanes = schedule::lanes(&cells, request.seed);
-    let result = schedule::execute(lanes, &study.side_by_side, &ending, &|job, order| {
-        execution.run(job, order)
+    let lanes = past.left(schedule::lanes(&cells, request.seed));
+    let result = schedule::execute(lanes, &study.side_by_side, &ending, &|job, place| {
+        execution.run(job, past.next_place() + place)
     });
     execution.progress.finish();
 
     let applied = lock(&execution.applied);
-    info.eras = materials
-        .eras
-        .values()
-        .map(|era| era_info(era, applied.get(&era.name)))
-        .collect();
+    // In what is left of a run an era may not occur any more.
+    for era in materials.eras.values() {
+        if let Some(applied) = applied.get(&era.name) {
+            let told = era_info(era, Some(applied));
+            info.eras.retain(|other| other.name != told.name);
+            info.eras.push(told);
+        }
+    }
+    info.eras.sort_by(|a, b| a.name.cmp(&b.name));
     drop(applied);
     let was_interrupted = interrupted();
     if was_interrupted {
-        info.notes.push(
-            "interrupted by the user: cells that had not been run are not measured".to_owned(),
-        );
+        info.notes.push(INTERRUPTED.to_owned());
     } else if result.is_ok() {
         info.finished = Some(clock.realtime_of(clock.now()).as_secs_f64());
     }
@@ -214,13 +237,16 @@ pub fn execute(
     // What ended the run says more than what could not be written after it.
     result?;
     written?;
-    let plots = draw_plots(study, &folder, &lock(&execution.valid_cells))?;
+    let plots = plots::draw(study, &folder, &lock(&execution.valid_cells))?;
     folder.write_json("plots.json", &plots)?;
-    let with_figures = lock(&execution.valid_cells).len() as u32;
+    let valid_cells = lock(&execution.valid_cells);
+    let without = cells
+        .iter()
+        .filter(|cell| !valid_cells.contains(&cell.folder()));
     Ok(Outcome {
         replicates: execution.replicates.load(Ordering::Relaxed),
         invalid: execution.invalid.load(Ordering::Relaxed),
-        cells_without_figures: cells.len() as u32 - with_figures,
+        cells_without_figures: without.count() as u32,
         interrupted: was_interrupted,
     })
 }
@@ -272,32 +298,6 @@ fn wanted_cells(
         )));
     }
     Ok(kept)
-}
-
-/// The cells whose hosts can be limited as they ask; a note for what is left out.
-fn limitable(
-    study: &Study,
-    cells: Vec<Cell>,
-    lacking: &Lacking,
-    notes: &mut Vec<String>,
-) -> Vec<Cell> {
-    let mut left_out: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-    let kept = cells
-        .into_iter()
-        .filter(|cell| match ability::missing(study, cell, lacking) {
-            Some(missing) => {
-                *left_out.entry(missing).or_default() += 1;
-                false
-            }
-            None => true,
-        })
-        .collect();
-    for ((limit, reason), count) in left_out {
-        notes.push(format!(
-            "a host cannot be given a {limit} here: {count} cells left out; {reason}"
-        ));
-    }
-    kept
 }
 
 /// The level of a factor, or the name of the block, which can be asked for like one.
@@ -352,78 +352,27 @@ fn load_sites(
     Ok(sites)
 }
 
-impl Materials {
-    fn load(cells: &[Cell]) -> Result<Materials, RunError> {
-        let levels = |factor: &str| -> BTreeSet<String> {
-            cells
-                .iter()
-                .map(|cell| cell.level(factor).to_owned())
-                .collect()
-        };
-        let mut profiles = BTreeMap::new();
-        for name in levels("path") {
-            let text = data::load("paths", "path profile", &name)?;
-            let profile = Profile::from_toml(&text, &name)?;
-            profiles.insert(name, (profile, text));
+/// What a run that is gone on with says of itself: where it began, and how it was begun.
+fn gone_on_with(now: RunInfo, earlier: RunInfo) -> RunInfo {
+    let mut notes = now.notes;
+    for note in earlier.notes {
+        if !notes.contains(&note) && note != INTERRUPTED {
+            notes.push(note);
         }
-        let mut eras = BTreeMap::new();
-        for name in levels("era") {
-            eras.insert(name.clone(), Era::load(&name)?);
-        }
-        let mut servers = BTreeMap::new();
-        for name in levels("server") {
-            let definition = Definition::load(&name)?;
-            let installed = definition.program.as_ref().and_then(server::find);
-            servers.insert(name, (definition, installed));
-        }
-        Ok(Materials {
-            profiles,
-            eras,
-            servers,
-        })
     }
-
-    /// The cells that this machine and its servers can make; a note for what is left out.
-    fn possible(&self, cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
-        let mut missing: BTreeMap<&str, u32> = BTreeMap::new();
-        let mut unable: BTreeMap<&str, u32> = BTreeMap::new();
-        let kept = cells
-            .into_iter()
-            .filter(|cell| {
-                let (name, (definition, installed)) = self
-                    .servers
-                    .get_key_value(cell.level("server"))
-                    .expect("the servers of all cells were loaded");
-                if definition.program.is_some() && installed.is_none() {
-                    *missing.entry(name).or_default() += 1;
-                    return false;
-                }
-                let able = cell
-                    .levels
-                    .iter()
-                    .all(|(factor, level)| definition.can(factor, level));
-                if !able {
-                    *unable.entry(name).or_default() += 1;
-                }
-                able
-            })
-            .collect();
-        for (name, count) in missing {
-            let package = self.servers[name]
-                .0
-                .program
-                .as_ref()
-                .map_or("", |program| program.package.as_str());
-            notes.push(format!(
-                "{name} is not installed: {count} cells left out; the Debian package is {package}"
-            ));
-        }
-        for (name, count) in unable {
-            notes.push(format!(
-                "{name} cannot do {count} cells, which are left out"
-            ));
-        }
-        kept
+    notes.push(format!(
+        "gone on with after an interruption, by: {}",
+        now.command.join(" ")
+    ));
+    RunInfo {
+        started: earlier.started,
+        command: earlier.command,
+        eras: match earlier.eras.is_empty() {
+            true => now.eras,
+            false => earlier.eras,
+        },
+        notes,
+        ..now
     }
 }
 
@@ -626,65 +575,6 @@ impl Execution<'_> {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Draws the study's time-sequence plots, each from the first valid replicate of its cell.
-fn draw_plots(
-    study: &Study,
-    folder: &RunFolder,
-    valid_cells: &BTreeSet<String>,
-) -> Result<Vec<Plot>, RunError> {
-    let mut plots = Vec::new();
-    for (n, plot) in study.plots.iter().enumerate() {
-        let Some(cell) = valid_cells.iter().find(|name| {
-            name.starts_with("main/")
-                && plot.cell.iter().all(|(factor, level)| {
-                    name.split(['/', ','])
-                        .any(|part| part == format!("{factor}={level}"))
-                })
-                && study.defaults.iter().all(|(factor, level)| {
-                    plot.cell.contains_key(factor)
-                        || !super::spec::KEY_FACTORS.contains(&factor.as_str())
-                        || name
-                            .split(['/', ','])
-                            .any(|part| part == format!("{factor}={level}"))
-                })
-        }) else {
-            continue;
-        };
-        let Some(svg) = draw_cell(&folder.path().join("cells").join(cell), &plot.title) else {
-            continue;
-        };
-        folder.subfolder("plots")?;
-        let file = format!("plots/time-sequence-{}.svg", n + 1);
-        folder.write(&file, svg.as_bytes())?;
-        plots.push(Plot {
-            title: plot.title.clone(),
-            caption: plot.caption.clone(),
-            file,
-        });
-    }
-    Ok(plots)
-}
-
-/// The time sequence of the first replicate whose capture can be drawn.
-fn draw_cell(cell: &Path, title: &str) -> Option<String> {
-    use fathometer_analysis::packets;
-    let mut replicates: Vec<PathBuf> = std::fs::read_dir(cell)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path().join("capture.pcapng"))
-        .collect();
-    replicates.sort();
-    replicates.iter().find_map(|capture| {
-        let file = std::fs::File::open(capture).ok()?;
-        let options = packets::Options {
-            time_sequences: 64,
-            ..packets::Options::default()
-        };
-        let (_, sequences) = packets::account_with_sequences(file, &options).ok()?;
-        packets::plot::time_sequences(&sequences, title)
-    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -212,14 +212,18 @@ impl Cell {
 
     /// A folder name for it: block and levels, fit for any file system.
     pub fn folder(&self) -> String {
-        let levels: Vec<String> = self
-            .key
-            .0
-            .iter()
-            .map(|(factor, level)| format!("{factor}={level}"))
-            .collect();
-        format!("{}/{}", self.block, levels.join(","))
+        folder_of(&self.block, &self.key)
     }
+}
+
+/// The folder name of a block's cell.
+pub fn folder_of(block: &str, key: &CellKey) -> String {
+    let levels: Vec<String> = key
+        .0
+        .iter()
+        .map(|(factor, level)| format!("{factor}={level}"))
+        .collect();
+    format!("{block}/{}", levels.join(","))
 }
 
 /// Why a study's file cannot be used.

@@ -1,0 +1,122 @@
+//! What the cells of a study name (paths, eras, servers), and which of the cells can be made here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fathometer_path::Profile;
+
+use super::load::ability::{self, Lacking};
+use super::run::RunError;
+use super::spec::{Cell, Study};
+use crate::data;
+use crate::era::Era;
+use crate::server::definition::Definition;
+use crate::server::{self, Installed};
+
+/// Everything that cells name, loaded once.
+pub(super) struct Materials {
+    pub(super) profiles: BTreeMap<String, (Profile, String)>,
+    pub(super) eras: BTreeMap<String, Era>,
+    pub(super) servers: BTreeMap<String, (Definition, Option<Installed>)>,
+}
+
+impl Materials {
+    /// Loads what these cells name.
+    pub(super) fn load(cells: &[Cell]) -> Result<Materials, RunError> {
+        let levels = |factor: &str| -> BTreeSet<String> {
+            cells
+                .iter()
+                .map(|cell| cell.level(factor).to_owned())
+                .collect()
+        };
+        let mut profiles = BTreeMap::new();
+        for name in levels("path") {
+            let text = data::load("paths", "path profile", &name)?;
+            let profile = Profile::from_toml(&text, &name)?;
+            profiles.insert(name, (profile, text));
+        }
+        let mut eras = BTreeMap::new();
+        for name in levels("era") {
+            eras.insert(name.clone(), Era::load(&name)?);
+        }
+        let mut servers = BTreeMap::new();
+        for name in levels("server") {
+            let definition = Definition::load(&name)?;
+            let installed = definition.program.as_ref().and_then(server::find);
+            servers.insert(name, (definition, installed));
+        }
+        Ok(Materials {
+            profiles,
+            eras,
+            servers,
+        })
+    }
+
+    /// The cells that this machine and its servers can make; a note for what is left out.
+    pub(super) fn possible(&self, cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
+        let mut missing: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut unable: BTreeMap<&str, u32> = BTreeMap::new();
+        let kept = cells
+            .into_iter()
+            .filter(|cell| {
+                let (name, (definition, installed)) = self
+                    .servers
+                    .get_key_value(cell.level("server"))
+                    .expect("the servers of all cells were loaded");
+                if definition.program.is_some() && installed.is_none() {
+                    *missing.entry(name).or_default() += 1;
+                    return false;
+                }
+                let able = cell
+                    .levels
+                    .iter()
+                    .all(|(factor, level)| definition.can(factor, level));
+                if !able {
+                    *unable.entry(name).or_default() += 1;
+                }
+                able
+            })
+            .collect();
+        for (name, count) in missing {
+            let package = self.servers[name]
+                .0
+                .program
+                .as_ref()
+                .map_or("", |program| program.package.as_str());
+            notes.push(format!(
+                "{name} is not installed: {count} cells left out; the Debian package is {package}"
+            ));
+        }
+        for (name, count) in unable {
+            notes.push(format!(
+                "{name} cannot do {count} cells, which are left out"
+            ));
+        }
+        kept
+    }
+}
+
+/// The cells whose hosts can be limited as they ask; a note for what is left out.
+pub(super) fn limitable(
+    study: &Study,
+    cells: Vec<Cell>,
+    lacking: &Lacking,
+    notes: &mut Vec<String>,
+) -> Vec<Cell> {
+    let mut left_out: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    let kept = cells
+        .into_iter()
+        .filter(|cell| match ability::missing(study, cell, lacking) {
+            Some(missing) => {
+                *left_out.entry(missing).or_default() += 1;
+                false
+            }
+            None => true,
+        })
+        .collect();
+    for ((limit, reason), count) in left_out {
+        notes.push(format!(
+            "a host cannot be given a {limit} here: {count} cells left out; {reason}"
+        ));
+    }
+    kept
+}

@@ -1,0 +1,178 @@
+//! A study of loads from its file to its records, through the command.
+//!
+//! Needs a lab and control groups. Where they are missing, the test says so and passes, unless
+//! `FATHOMETER_REQUIRE_LAB=1` turns that into a failure.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use fathometer_model::ReplicateRecord;
+use fathometer_sys::{Namespace, Tun, cgroup};
+
+/// Two policies, each on a host whose processor and memory are limited.
+const STUDY: &str = r#"
+name = "small"
+title = "A small study"
+kind = "load"
+workload = "surge:files=50,requests=20000"
+
+[defaults]
+policy = "h1.1"
+coding = "identity"
+visit = "first"
+path = "lan100"
+era = "today"
+server = "embedded"
+workload = "surge:files=50,requests=20000"
+loop = "surge"
+ues = "30"
+cpu = "100"
+memory = "64M"
+disk = "none"
+cache = "warm"
+initcwnd = "2"
+backlog = "system"
+workers = "none"
+shed = "off"
+keep_alive_s = "15"
+keep_alive_requests = "150"
+
+[scale]
+paper_ues = 2.5
+rule = "a rule"
+
+[load]
+duration_s = { quick = 2, full = 2 }
+warm_up_s = { quick = 0.5, full = 0.5 }
+timeout_s = 5
+cpu_quota = 0.05
+shed_at = 16
+generator_busy_pct = 100
+send_lag_p99_us = 1000000
+
+[replicates.quick]
+lan100 = 1
+
+[side_by_side]
+
+[limits]
+lan100 = { lateness_p99_us = 1000000, lateness_max_us = 10000000, deadline_s = 120 }
+
+[client]
+host = "surge"
+fields = []
+first_range = 0
+
+[[block]]
+name = "main"
+purpose = "two policies"
+[block.factors]
+policy = ["h1.0", "h1.1"]
+
+[[block]]
+name = "held"
+purpose = "connections that nothing is asked on"
+[block.factors]
+loop = ["idle"]
+"#;
+
+fn ground() -> bool {
+    let lab = Namespace::new()
+        .and_then(|namespace| namespace.run(|| Tun::create("probe0", 1500, 100).map(drop))?)
+        .map_err(|error| error.to_string());
+    let limits = cgroup::available().into_iter();
+    let lacking = limits
+        .filter(|ability| matches!(ability.name.as_str(), "cpu limit" | "memory limit"))
+        .find_map(|ability| ability.state.err());
+    match (lab, lacking) {
+        (Ok(()), None) => true,
+        (lab, lacking) => {
+            let reason = lacking.unwrap_or_else(|| lab.unwrap_err());
+            assert!(
+                std::env::var_os("FATHOMETER_REQUIRE_LAB").is_none_or(|v| v != "1"),
+                "a lab with limits is required and cannot be had: {reason}"
+            );
+            eprintln!("SKIPPED: a lab with limits cannot be had: {reason}");
+            false
+        }
+    }
+}
+
+fn study(folder: &Path) -> Output {
+    let file = folder.join("small.toml");
+    fs::write(&file, STUDY).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_fathometer"))
+        .arg("study")
+        .arg(&file)
+        .args(["--quick", "--quiet", "--output"])
+        .arg(folder.join("run"))
+        .output()
+        .unwrap()
+}
+
+fn records(run: &Path) -> Vec<ReplicateRecord> {
+    fs::read_to_string(run.join("replicates.ndjson"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn classes(metrics: &BTreeMap<String, f64>) -> f64 {
+    ["data", "syn", "syn_ack", "ack", "fin", "rst"]
+        .iter()
+        .map(|class| metrics[&format!("packets_{class}")])
+        .sum()
+}
+
+#[test]
+fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
+    if !ground() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = study(folder.path());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let run = folder.path().join("run");
+    // Noise may have made a replicate invalid (3); its figures are there all the same.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+    let text = fs::read_to_string(run.join("run.json")).unwrap();
+    assert!(text.contains("paper_ues = ues x 2.5: a rule"), "{text}");
+    let records = records(&run);
+    let of = |block: &str, policy: &str| -> &ReplicateRecord {
+        records
+            .iter()
+            .find(|r| r.block == block && r.cell.level("policy") == Some(policy))
+            .unwrap()
+    };
+    let (old, new) = (of("main", "h1.0"), of("main", "h1.1"));
+    for record in [old, new] {
+        let metrics = &record.metrics;
+        assert_eq!(metrics["ues"], 30.0);
+        // Nothing but TCP crosses the path, so the classes are all there is.
+        assert_eq!(classes(metrics), metrics["packets_total"]);
+        assert!(metrics["exchanges_per_s"] > 0.0);
+        assert!(metrics["wire_MB"] > metrics["data_MB"]);
+        assert!(metrics["data_bytes_per_data_packet"] <= 1460.0);
+        assert!(metrics["cpu_total_pct"] > 0.0 && metrics["cpu_us_per_exchange"] > 0.0);
+        assert!(metrics["memory_anonymous_kB"] > 0.0);
+        assert!(metrics["connections_established_mean"] <= 31.0);
+        for file in ["load.json", "probes.ndjson", "windows.json"] {
+            assert!(run.join(&record.folder).join(file).exists(), "{file}");
+        }
+    }
+    // A connection for every exchange, and one for a session.
+    assert!(old.metrics["packets_syn"] > new.metrics["packets_syn"]);
+    assert!(
+        old.metrics["connections_established_mean"] < new.metrics["connections_established_mean"]
+    );
+    assert!(new.metrics["connection_idle_pct"] > 50.0);
+    // Thirty connections, each used once before the measured window.
+    let held = &of("held", "h1.1").metrics;
+    assert_eq!(held["exchanges_per_s"], 0.0);
+    assert!((29.0..=30.0).contains(&held["connections_established_mean"]));
+    assert!(!held.contains_key("response_mean_ms"));
+    assert!(!held.contains_key("packets_per_exchange"));
+}
