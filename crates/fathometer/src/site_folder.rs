@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fathometer_model::{Body, ContentCoding, File, FileId, Page, Site};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Codings and the endings of their files. Files are written with the first of a coding.
 pub const CODINGS: [(ContentCoding, &str); 3] = [
@@ -74,7 +75,8 @@ fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteFol
 pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     let mut written = 0;
     for file in &site.files {
-        let path = folder.join(percent_decoded(file.path.trim_start_matches('/')));
+        let name = percent_decode_str(file.path.trim_start_matches('/'));
+        let path = folder.join(OsString::from_vec(name.collect()));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(system("make the folder", parent))?;
         }
@@ -136,7 +138,7 @@ pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
             .and_then(Path::to_str)
             .ok_or_else(|| SiteFolderError::Name(path.clone()))?;
         let body = Body::from(fs::read(&path).map_err(system("read", &path))?);
-        let target = format!("/{}", percent_encoded(name));
+        let target = format!("/{}", utf8_percent_encode(name, ESCAPED));
         if let Some((coding, plain)) = CODINGS.iter().find_map(|(coding, ending)| {
             Some((
                 *coding,
@@ -214,41 +216,27 @@ pub fn media_type(path: &Path) -> &'static str {
         .map_or("application/octet-stream", |(_, kind)| kind)
 }
 
-/// The file name of a URI's path: escapes undone, the rest as it is.
-fn percent_decoded(path: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let escaped = (*first == b'%')
-            .then(|| tail.get(..2))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        match escaped {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
-/// The path component of a URI for a relative file name (RFC 3986 section 3.3).
-fn percent_encoded(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
-}
+/// What is escaped in the path of a URI: all but the octets of `pchar` and the slash (RFC 3986 section
+/// 3.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
 
 #[cfg(test)]
 mod tests {
@@ -268,7 +256,7 @@ mod tests {
                     last_modified: 867_801_600,
                 },
                 File {
-                    path: "/pictures/a%20b.gif".into(),
+                    path: "/pictures/a%20b,%C3%A9.gif".into(),
                     content_type: "image/gif".into(),
                     body: b"GIF89a".to_vec().into(),
                     encoded: vec![],
@@ -278,7 +266,7 @@ mod tests {
             pages: vec![],
         };
         assert_eq!(write(&site, folder.path()).unwrap(), 3);
-        assert!(folder.path().join("pictures/a b.gif").exists());
+        assert!(folder.path().join("pictures/a b,é.gif").exists());
         let again = read(folder.path()).unwrap();
         let page = again
             .files
@@ -289,7 +277,12 @@ mod tests {
         assert_eq!(page.encoded.len(), 1);
         assert_eq!(page.content_type, "text/html");
         assert_eq!(page.last_modified, 867_801_600);
-        assert!(again.files.iter().any(|f| f.path == "/pictures/a%20b.gif"));
+        assert!(
+            again
+                .files
+                .iter()
+                .any(|f| f.path == "/pictures/a%20b,%C3%A9.gif")
+        );
     }
 
     #[test]
