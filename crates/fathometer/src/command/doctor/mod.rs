@@ -1,0 +1,186 @@
+//! `fathometer doctor`: what this machine can and cannot do, found out by trying.
+
+mod probes;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use fathometer_sys::cgroup::{self, Controller, Limits};
+use fathometer_sys::privilege::{self, Ability};
+use fathometer_sys::{Machine, Namespace};
+
+use super::Failure;
+use crate::data;
+use crate::server::{self, definition::Definition};
+use crate::study::run::machine_facts;
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Abilities of one kind.
+struct Group {
+    /// The name in JSON.
+    name: &'static str,
+    /// The heading.
+    title: &'static str,
+    abilities: Vec<Ability>,
+}
+
+/// Examines the machine. Exit code 1 when experiments cannot be run here.
+pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
+    let facts = machine_facts(&Machine::read());
+    let controllers = cgroup::controllers();
+    let group = |name, title, abilities| Group {
+        name,
+        title,
+        abilities,
+    };
+    let mut groups = [
+        group("laboratory", "laboratory", privilege::probe()),
+        group("limits", "limits of a host", cgroup::available()),
+        group("probes", "probes", probes::available()),
+        group("servers", "servers under test", servers()?),
+    ];
+    // Last: the program may not be the same user afterwards.
+    groups[1].abilities.extend(other_limits());
+    let mut all = groups.iter().flat_map(|group| &group.abilities);
+    let able = all.all(|ability| ability.state.is_ok() || !ability.required);
+    if arguments.json {
+        let value = serde_json::json!({
+            "machine": facts,
+            "control_groups": controllers.iter().map(controller_json).collect::<Vec<_>>(),
+            "abilities": groups.iter().flat_map(abilities_json).collect::<Vec<_>>(),
+            "experiments_possible": able,
+        });
+        println!("{value:#}");
+    } else {
+        println!("machine");
+        for (name, value) in &facts {
+            println!("  {name:<14} {value}");
+        }
+        println!("control groups");
+        for controller in &controllers {
+            let name = controller.name;
+            match &controller.interface {
+                Some((version, top)) => {
+                    println!("  {name:<14} version {version}, in {}", top.display());
+                }
+                None => println!("  {name:<14} in none that is mounted here"),
+            }
+        }
+        for group in &groups {
+            print_group(group);
+        }
+        println!(
+            "{}",
+            if able {
+                "experiments can be run here"
+            } else {
+                "experiments cannot be run here: see the lines with NO"
+            }
+        );
+    }
+    Ok(if able {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+/// Limits that are no control group's. Moves this program into a user namespace if it needs one.
+fn other_limits() -> Vec<Ability> {
+    let (_, most) = fathometer_sys::machine::open_files();
+    let few = Limits {
+        descriptors: Some(64),
+        ..Limits::default()
+    };
+    let descriptors = cgroup::Group::create("probe", &few)
+        .map(|_| format!("in every process that a host starts, up to {most}"));
+    let backlog = privilege::acquire()
+        .and_then(|_| Namespace::new()?.set_listen_backlog(16))
+        .map(|applied| {
+            let names: Vec<String> = applied.into_iter().map(|limit| limit.what).collect();
+            format!("by {}", names.join(" and "))
+        });
+    [
+        (
+            "descriptors limit",
+            "servers that run out of them",
+            descriptors,
+        ),
+        (
+            "backlog limit",
+            "servers that let few connections wait",
+            backlog,
+        ),
+    ]
+    .into_iter()
+    .map(|(name, purpose, state)| Ability {
+        name: name.to_owned(),
+        purpose: purpose.to_owned(),
+        required: false,
+        state: state.map_err(|error| error.to_string()),
+    })
+    .collect()
+}
+
+fn servers() -> Result<Vec<Ability>, Failure> {
+    let mut servers = Vec::new();
+    for name in data::names("servers") {
+        let definition = Definition::load(name)?;
+        servers.push(Ability {
+            name: name.to_owned(),
+            purpose: definition.title.clone(),
+            required: false,
+            state: match &definition.program {
+                None => Ok("built in".to_owned()),
+                Some(program) => server::find(program)
+                    .map(|installed| installed.version)
+                    .ok_or_else(|| {
+                        format!("not found: install the Debian package {}", program.package)
+                    }),
+            },
+        });
+    }
+    Ok(servers)
+}
+
+fn print_group(group: &Group) {
+    println!("{}", group.title);
+    for ability in &group.abilities {
+        let (mark, detail) = match &ability.state {
+            Ok(detail) => ("yes", detail),
+            Err(reason) if ability.required => ("NO ", reason),
+            Err(reason) => ("no ", reason),
+        };
+        println!("  {mark} {:<24} {detail}", ability.name);
+        // What a server is for goes without saying.
+        if group.name != "servers" {
+            println!("      {:<24} for {}", "", ability.purpose);
+        }
+    }
+}
+
+fn abilities_json(group: &Group) -> Vec<serde_json::Value> {
+    let json = |ability: &Ability| {
+        serde_json::json!({
+            "group": group.name,
+            "name": ability.name,
+            "purpose": ability.purpose,
+            "required": ability.required,
+            "able": ability.state.is_ok(),
+            "detail": match &ability.state { Ok(text) | Err(text) => text },
+        })
+    };
+    group.abilities.iter().map(json).collect()
+}
+
+fn controller_json(controller: &Controller) -> serde_json::Value {
+    let (version, top) = controller.interface.clone().unzip();
+    serde_json::json!({ "controller": controller.name, "version": version, "top": top })
+}

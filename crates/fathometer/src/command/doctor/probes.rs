@@ -1,0 +1,119 @@
+//! What this kernel says about an experiment, found out by asking.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use fathometer_sys::cgroup::{Group, Limits};
+use fathometer_sys::privilege::Ability;
+use fathometer_sys::probe::{NetworkProbe, SystemProbe};
+
+/// Every source of figures that not every kernel has, or not for everybody.
+pub(super) fn available() -> Vec<Ability> {
+    [
+        ("pressure", "how long anybody waited for a resource", psi()),
+        (
+            "sock_diag",
+            "each connection's congestion window, round-trip time and state",
+            sock_diag(),
+        ),
+        (
+            "memory account",
+            "what a host keeps in memory, its files and sockets counted in",
+            memory_account(),
+        ),
+        (
+            "schedstat",
+            "how long threads waited for a processor",
+            readable("/proc/self/schedstat", "CONFIG_SCHED_INFO"),
+        ),
+        (
+            "smaps_rollup",
+            "memory of processes that share some of it",
+            readable("/proc/self/smaps_rollup", "Linux 4.14 or later"),
+        ),
+        (
+            "perf counters",
+            "where programs spend processor time, with the perf tool",
+            perf_counters(),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, purpose, state)| Ability {
+        name: name.to_owned(),
+        purpose: purpose.to_owned(),
+        required: false,
+        state,
+    })
+    .collect()
+}
+
+fn psi() -> Result<String, String> {
+    let missing = "not in this kernel, or not switched on: CONFIG_PSI, and psi=1 when it starts";
+    let pressure = SystemProbe::open()
+        .map_err(|error| error.to_string())?
+        .read()
+        .pressure;
+    let found = [
+        ("cpu", pressure.cpu_some.is_some()),
+        ("memory", pressure.memory_some.is_some()),
+        ("io", pressure.io_some.is_some()),
+    ];
+    listed("of", &found).ok_or_else(|| missing.to_owned())
+}
+
+fn sock_diag() -> Result<String, String> {
+    let table = NetworkProbe::open_here()
+        .and_then(|mut probe| probe.table())
+        .map_err(|error| error.to_string())?;
+    Ok(format!(
+        "answers, with {} established connections here",
+        table.established
+    ))
+}
+
+fn memory_account() -> Result<String, String> {
+    let group = Group::create("probe", &Limits::default()).map_err(|error| error.to_string())?;
+    let memory = group.usage_probe().read().memory;
+    let found = [
+        ("programs and files", memory.current.is_some()),
+        ("sockets", memory.sockets.is_some()),
+    ];
+    listed("of", &found).ok_or_else(|| "no control group keeps one: run as root".to_owned())
+}
+
+fn perf_counters() -> Result<String, String> {
+    let file = "/proc/sys/kernel/perf_event_paranoid";
+    readable(file, "CONFIG_PERF_EVENTS")?;
+    // From 3 on, which some distributions have, it is root's alone.
+    let level = fs::read_to_string(file).ok();
+    let level: Option<i32> = level.and_then(|level| level.trim().parse().ok());
+    if level.is_some_and(|level| level > 2) && !rustix::process::geteuid().is_root() {
+        return Err("for root only: sysctl -w kernel.perf_event_paranoid=2".to_owned());
+    }
+    let hardware = fs::exists("/sys/bus/event_source/devices/cpu").unwrap_or(false);
+    Ok(match hardware {
+        true => "of the kernel and of the processor",
+        false => "of the kernel; the processor's own are not shown to this machine",
+    }
+    .to_owned())
+}
+
+/// Whether a file of the kernel's can be read, or what would make it so.
+fn readable(path: &str, needs: &str) -> Result<String, String> {
+    match fs::read_to_string(path) {
+        Ok(_) => Ok(path.to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(format!("{path} is not there: it takes {needs}"))
+        }
+        Err(error) => Err(format!("{path} cannot be read: {error}")),
+    }
+}
+
+/// Those that were found, as in `of cpu, memory`.
+fn listed(word: &str, found: &[(&str, bool)]) -> Option<String> {
+    let there: Vec<&str> = found
+        .iter()
+        .filter_map(|(name, there)| there.then_some(*name))
+        .collect();
+    (!there.is_empty()).then(|| format!("{word} {}", there.join(", ")))
+}
