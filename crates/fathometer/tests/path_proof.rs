@@ -7,6 +7,9 @@
 //! Machines are noisy: what is asserted of real time is a median, never a single packet. What is
 //! asserted of schedules and of chance is exact.
 
+#[path = "support/laboratory.rs"]
+mod laboratory;
+
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -21,6 +24,7 @@ use fathometer_path::{Direction, Framing, Profile, predict};
 use fathometer_sys::era::TcpSettings;
 use fathometer_sys::netlink::{Netlink, RouteMetrics};
 use fathometer_sys::{Namespace, Tun};
+use laboratory::possible;
 
 /// Two labs at a time on two processors would measure each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -32,18 +36,7 @@ fn ground(test: &str) -> Option<MutexGuard<'static, ()>> {
     let guard = ONE_AT_A_TIME
         .lock()
         .unwrap_or_else(|lock| lock.into_inner());
-    let possible = Namespace::new()
-        .and_then(|namespace| namespace.run(|| Tun::create("probe0", 1500, 100).map(drop))?);
-    match possible {
-        Ok(()) => Some(guard),
-        Err(error) if std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1") => {
-            panic!("{test}: a lab is required and cannot be had: {error}");
-        }
-        Err(error) => {
-            eprintln!("SKIPPED {test}: a lab cannot be had: {error}");
-            None
-        }
-    }
+    possible(test).then_some(guard)
 }
 
 fn profile(text: &str) -> Profile {

@@ -9,6 +9,9 @@
 //! Without tshark nothing is compared, which is said on stderr, and fails when
 //! `FATHOMETER_REQUIRE_TOOLS` is 1.
 
+#[path = "support/laboratory.rs"]
+mod laboratory;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
@@ -55,7 +58,7 @@ fn every_made_up_packet_is_in_tsharks_class() {
 #[test]
 fn every_packet_of_a_lab_is_in_tsharks_class() {
     let Some(tshark) = Tshark::find() else { return };
-    if !lab_can_be_had() {
+    if !laboratory::possible("every_packet_of_a_lab_is_in_tsharks_class") {
         return;
     }
     for (policy, era) in [("h1.0x4", "1997"), ("h1.1-pipeline", "today")] {
@@ -132,24 +135,6 @@ fn the_totals_are_tsharks() {
     let up = "tcp.dstport == 80 && tcp.flags.syn == 0 && tcp.flags.reset == 0";
     let window = accounting.up.window_max.map(|bytes| bytes.0);
     assert_eq!(window, most(column(up, "tcp.window_size")));
-}
-
-/// Whether this machine lets us have hosts and a path between them.
-fn lab_can_be_had() -> bool {
-    let output = fathometer(&["path", "ideal", "--", "true"])
-        .output()
-        .unwrap();
-    if output.status.success() {
-        return true;
-    }
-    let required = std::env::var("FATHOMETER_REQUIRE_LAB").is_ok_and(|value| value == "1");
-    let reason = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !required,
-        "a lab cannot be had, and FATHOMETER_REQUIRE_LAB is 1: {reason}"
-    );
-    eprintln!("SKIPPED: a lab cannot be had here: {reason}");
-    false
 }
 
 /// Fetches the Microscape page over a path that loses, reorders and doubles packets; gives the

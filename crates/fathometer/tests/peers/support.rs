@@ -1,7 +1,10 @@
 //! Children, tools and the site that is served.
 
+#[path = "../support/serving.rs"]
+pub mod serving;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -132,14 +135,7 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut said)
-            .unwrap();
-        let address = said
-            .rsplit_once("http://")
-            .and_then(|(_, rest)| rest.trim().trim_end_matches('/').parse().ok())
-            .unwrap_or_else(|| panic!("serve said {said:?}"));
+        let address = serving::address(&mut BufReader::new(child.stdout.take().unwrap()));
         Server {
             child,
             address,
