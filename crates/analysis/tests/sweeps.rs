@@ -5,11 +5,11 @@ mod common;
 
 use std::fs;
 
-use common::{Fixture, almeida};
+use common::{Fixture, Text, almeida, printed, refusal};
 use fathometer_analysis::claims::{EraVerdict, Part, Verdict};
 use fathometer_analysis::digest::Digest;
 use fathometer_analysis::run::Mode;
-use fathometer_analysis::study::{StudyData, StudySources};
+use fathometer_analysis::study::StudyData;
 use fathometer_analysis::{summary_json, terminal, write_report};
 use fathometer_model::ReplicateRecord;
 
@@ -269,15 +269,7 @@ fn several_cells_at_one_level_are_named_and_not_guessed_among() {
 
 #[test]
 fn what_does_not_fit_a_sweep_is_refused_with_what_is_known() {
-    let broken = |from: &str, to: &str| {
-        assert!(almeida::SOURCES.claims.contains(from), "{from}");
-        let claims = almeida::SOURCES.claims.replacen(from, to, 1);
-        let sources = StudySources {
-            claims: &claims,
-            ..almeida::SOURCES
-        };
-        StudyData::parse(sources).unwrap_err().to_string()
-    };
+    let broken = |from, to| refusal(almeida::SOURCES, Text::Claims, from, to);
     let error = broken("along = \"clients\"", "along = \"client\"");
     assert!(
         error.contains("no factor is called \"client\"; there are backlog, clients,"),
@@ -339,15 +331,7 @@ fn what_does_not_fit_a_sweep_is_refused_with_what_is_known() {
 
 #[test]
 fn a_curve_of_what_is_not_declared_is_refused() {
-    let broken = |from: &str, to: &str| {
-        assert!(almeida::SOURCES.tables.contains(from), "{from}");
-        let tables = almeida::SOURCES.tables.replacen(from, to, 1);
-        let sources = StudySources {
-            tables: &tables,
-            ..almeida::SOURCES
-        };
-        StudyData::parse(sources).unwrap_err().to_string()
-    };
+    let broken = |from, to| refusal(almeida::SOURCES, Text::Tables, from, to);
     let error = broken("series = \"server\"", "series = \"servers\"");
     assert!(
         error.contains("curve \"F1\": no factor is called \"servers\""),
@@ -367,22 +351,9 @@ fn a_curve_of_what_is_not_declared_is_refused() {
     );
 }
 
-fn printed(fixture: &Fixture) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    fixture.write(folder.path());
-    let study = almeida::study();
-    let text = terminal::render(&Digest::of(folder.path(), &study).unwrap());
-    for line in text.lines() {
-        let width = line.chars().count();
-        assert!(width <= 110, "{width} columns: {line}");
-        assert_eq!(line.trim_end(), line, "trailing space");
-    }
-    text
-}
-
 #[test]
 fn a_quick_run_prints_its_curves() {
-    insta::assert_snapshot!(printed(&almeida::run(Mode::Quick, 2)));
+    insta::assert_snapshot!(printed(&almeida::run(Mode::Quick, 2), &almeida::study()));
 }
 
 #[test]
@@ -394,7 +365,7 @@ fn a_full_run_prints_some_of_many_levels() {
         ("workload", "almeida-a"),
     ];
     fixture.invalidate(&cell, &[0, 1, 2], "generator 97 % busy, limit 85 %");
-    insta::assert_snapshot!(printed(&fixture));
+    insta::assert_snapshot!(printed(&fixture, &almeida::study()));
 }
 
 #[test]

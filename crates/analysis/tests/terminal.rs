@@ -2,23 +2,8 @@
 
 mod common;
 
-use common::Fixture;
-use fathometer_analysis::digest::Digest;
+use common::{Fixture, printed};
 use fathometer_analysis::run::Mode;
-use fathometer_analysis::terminal;
-
-fn printed(fixture: &Fixture) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    fixture.write(folder.path());
-    let study = common::study();
-    let text = terminal::render(&Digest::of(folder.path(), &study).unwrap());
-    for line in text.lines() {
-        let width = line.chars().count();
-        assert!(width <= 110, "{width} columns: {line}");
-        assert_eq!(line.trim_end(), line, "trailing space");
-    }
-    text
-}
 
 #[test]
 fn a_full_run_shows_everything() {
@@ -44,7 +29,7 @@ fn a_full_run_shows_everything() {
         &[3],
         "up: 2 packets lost that nobody asked to lose, limit 0",
     );
-    insta::assert_snapshot!(printed(&fixture));
+    insta::assert_snapshot!(printed(&fixture, &common::study()));
 }
 
 #[test]
@@ -52,7 +37,7 @@ fn a_quick_run_is_shown_short() {
     let mut fixture = Fixture::whole(Mode::Quick, 2);
     // On the modem every cell once.
     fixture.keep(|r| r.cell.level("path") != Some("ppp") || r.replicate == 0);
-    insta::assert_snapshot!(printed(&fixture));
+    insta::assert_snapshot!(printed(&fixture, &common::study()));
 }
 
 #[test]
@@ -60,5 +45,5 @@ fn a_run_that_was_killed_shows_what_it_has() {
     let mut fixture = Fixture::whole(Mode::Full, 5);
     fixture.keep(|r| r.order % 11 == 0 && r.cell.level("era") == Some("1997"));
     fixture.info.finished = None;
-    insta::assert_snapshot!(printed(&fixture));
+    insta::assert_snapshot!(printed(&fixture, &common::study()));
 }

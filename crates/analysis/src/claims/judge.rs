@@ -9,6 +9,7 @@ use super::{
 use crate::run::{Cell, CellState, Run};
 use crate::statistics::{Bootstrap, Estimate, Interval, Sides};
 use crate::study::{Selection, StudyData, Unresolved};
+use crate::sweep::number;
 
 /// Judges every claim of a study in every era of a run.
 pub fn judge(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<ClaimResult> {
@@ -120,12 +121,16 @@ impl Bench<'_> {
             let selection = place(side).at(factor, level);
             selection.has_match(self.run, &self.study.factors)
         };
-        let levels: Vec<String> = self
+        let mut levels: Vec<String> = self
             .run
             .levels(factor)
             .into_iter()
             .filter(|level| test.relation.sides().all(|side| has_cell(side, level)))
             .collect();
+        if levels.iter().all(|level| number(level).is_some()) {
+            let value = |level: &String| number(level).unwrap_or_default();
+            levels.sort_by(|a, b| value(a).total_cmp(&value(b)));
+        }
         let mut blocks = test
             .relation
             .sides()

@@ -138,6 +138,11 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
             environments.push(environment);
         }
     }
+    // An era without any of a test's cells has no rows where another has some.
+    let is_named = |environment: &String| !environment.split(' ').any(|level| level == "*");
+    if environments.iter().any(is_named) {
+        environments.retain(is_named);
+    }
     let scale = scale(&all);
     let height = LANE * eras.len().max(1) as f64 + 5.0;
     html! {
@@ -216,7 +221,9 @@ fn replicates(parts: &[Option<&Part>]) -> String {
 fn remarks(parts: &[Option<&Part>], eras: &[String]) -> Markup {
     html! {
         @for (part, era) in parts.iter().zip(eras) {
-            @if let Some(part) = part.filter(|part| !part.remark.is_empty() && part.n != 1) {
+            // What was not measured is said to be so in the row itself.
+            @let is_told = |part: &&Part| part.remark.is_empty() || part.remark == "not measured";
+            @if let Some(part) = part.filter(|part| !is_told(part) && part.n != 1) {
                 tr.remark { td colspan="7" { "era " (era) ": " (part.remark) } }
             }
         }

@@ -96,9 +96,8 @@ fn figure(curve: &CurveResult, name_era: bool) -> Markup {
                     @let slopes: Vec<String> =
                         panel.lines.iter().filter_map(Line::slope_text).collect();
                     @if !slopes.is_empty() {
-                        " " span.slopes {
-                            "Slope, " (panel.unit) " for each: " (slopes.join("; ")) "."
-                        }
+                        " " (panel.title) ", slope in " (panel.unit) " for each: "
+                        (slopes.join("; ")) "."
                     }
                 }
                 @for published in curve.published.iter().filter(|p| !p.figures.is_empty()) {
@@ -232,7 +231,7 @@ impl<'a> Frame<'a> {
                     (label(tick))
                 }
             }
-            @for tick in self.x.ticks(6) {
+            @for tick in self.columns() {
                 line.grid x1=(xy(self.x.place(tick))) x2=(xy(self.x.place(tick)))
                     y1=(xy(bottom)) y2=(xy(bottom + 4.0)) {}
                 text.tick x=(xy(self.x.place(tick))) y=(xy(bottom + 15.0)) text-anchor="middle" {
@@ -246,6 +245,19 @@ impl<'a> Frame<'a> {
                 (self.reach(line))
             }
             @for line in &self.panel.lines { (self.line(line)) }
+        }
+    }
+
+    /// Where the horizontal axis has ticks: at the points themselves where equal ratios are equally far
+    /// apart, as they are few and double from one to the next.
+    fn columns(&self) -> Vec<f64> {
+        let points = self.panel.lines.iter().flat_map(|line| &line.points);
+        let mut places: Vec<f64> = points.map(|point| point.x).collect();
+        places.sort_by(f64::total_cmp);
+        places.dedup();
+        match self.curve.logarithmic && places.len() <= 8 {
+            true => places,
+            false => self.x.ticks(6),
         }
     }
 

@@ -87,10 +87,14 @@ fn one(table: &TableResult, index: usize, era: usize) -> Markup {
                     }
                 }
                 thead {
-                    tr {
-                        td colspan="2" {}
-                        @for (_, label) in &table.groups {
-                            th.group scope="colgroup" colspan=(2 * table.columns.len()) { (label) }
+                    @if table.has_named_groups() {
+                        tr {
+                            td colspan="2" {}
+                            @for (_, label) in &table.groups {
+                                th.group scope="colgroup" colspan=(2 * table.columns.len()) {
+                                    (label)
+                                }
+                            }
                         }
                     }
                     tr {
@@ -254,7 +258,8 @@ fn relative(datum: &Datum) -> (Markup, Markup) {
     let Some(ratio) = datum.relative.and_then(|relative| relative.ours) else {
         return (html! {}, html! {});
     };
-    let spread = ratio.half_length().map(significant);
+    let half = ratio.half_length().filter(|half| *half >= 0.0005);
+    let spread = half.map(significant);
     (
         html! { (significant(ratio.value)) },
         html! { @if let Some(half) = spread { "±" (half) } },

@@ -241,6 +241,11 @@ impl TableResult {
         self.data().any(|datum| datum.published.is_some())
     }
 
+    /// Whether its columns stand in groups that have headings.
+    pub fn has_named_groups(&self) -> bool {
+        self.groups.iter().any(|(_, label)| !label.is_empty())
+    }
+
     /// Whether a published figure in it was derived rather than printed.
     pub fn has_derived(&self) -> bool {
         self.data()

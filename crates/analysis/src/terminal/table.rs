@@ -1,6 +1,7 @@
 //! Tables as text.
 
 use super::WIDTH;
+use crate::statistics::Estimate;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult, significant};
 use crate::text::{Align, Grid, hanging, superscript, wrap};
 
@@ -17,7 +18,9 @@ pub(super) fn full(table: &TableResult) -> String {
     let starts: Vec<usize> = (0..table.groups.len()).map(|g| 2 + g * width).collect();
     let mut grid = Grid::new(aligns, starts.clone());
     let spans = starts.iter().zip(&table.groups);
-    grid.spans(spans.map(|(s, (_, l))| (*s, width, l.clone())).collect());
+    if table.has_named_groups() {
+        grid.spans(spans.map(|(s, (_, l))| (*s, width, l.clone())).collect());
+    }
     let mut header = vec![String::new(); 2];
     for _ in &table.groups {
         header.extend(
@@ -100,7 +103,7 @@ fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
     push(
         &mut lines,
         "±",
-        of(&|_, d| three(ours(d).and_then(|e| e.half_length()))),
+        of(&|_, d| three(ours(d).and_then(shown_half))),
     );
     push(
         &mut lines,
@@ -131,11 +134,13 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
         .collect();
     let mut grid = Grid::new(aligns, starts.clone());
     let spans = starts.iter().zip(&first.groups);
-    grid.spans(
-        spans
-            .map(|(s, (_, l))| (*s, group_width, l.clone()))
-            .collect(),
-    );
+    if first.has_named_groups() {
+        grid.spans(
+            spans
+                .map(|(s, (_, l))| (*s, group_width, l.clone()))
+                .collect(),
+        );
+    }
     let mut names: Vec<String> = eras.iter().map(|table| table.era.clone()).collect();
     names.extend(is_published.then(|| "paper".to_owned()));
     let mut sub = Vec::new();
@@ -197,6 +202,11 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
         footnotes(&mut text, table);
     }
     text
+}
+
+/// The longer half of a ratio's interval, where the digits show it.
+fn shown_half(ratio: Estimate) -> Option<f64> {
+    ratio.half_length().filter(|half| *half >= 0.0005)
 }
 
 /// A relative table is shown short by its ratios alone.

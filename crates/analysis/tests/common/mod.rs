@@ -8,6 +8,7 @@
 )]
 
 pub mod almeida;
+pub mod barford;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,6 +18,7 @@ use fathometer_analysis::run::{
     EraInfo, Mode, PathInfo, Plot, RunInfo, ServerInfo, Setting, SettingState,
 };
 use fathometer_analysis::study::{StudyData, StudySources};
+use fathometer_analysis::{digest::Digest, terminal};
 use fathometer_model::{
     Bytes, CellKey, DirectionCertificate, PathCertificate, ReplicateRecord, Seed, Validity,
 };
@@ -116,6 +118,47 @@ pub fn run_info(mode: Mode) -> RunInfo {
         .to_vec(),
         notes: vec!["Every figure of this run is made up.".to_owned()],
     }
+}
+
+/// What a study prints of a run, which fits a terminal.
+pub fn printed(fixture: &Fixture, study: &StudyData) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fixture.write(folder.path());
+    let text = terminal::render(&Digest::of(folder.path(), study).unwrap());
+    for line in text.lines() {
+        let width = line.chars().count();
+        assert!(width <= 110, "{width} columns: {line}");
+        assert_eq!(line.trim_end(), line, "trailing space");
+    }
+    text
+}
+
+/// Which of a study's texts is meant.
+#[derive(Clone, Copy)]
+pub enum Text {
+    Claims,
+    Tables,
+}
+
+/// Why a study is refused whose text has `to` in the first place of `from`.
+pub fn refusal(sources: StudySources<'_>, text: Text, from: &str, to: &str) -> String {
+    let whole = match text {
+        Text::Claims => sources.claims,
+        Text::Tables => sources.tables,
+    };
+    assert!(whole.contains(from), "{from}");
+    let broken = whole.replacen(from, to, 1);
+    let sources = match text {
+        Text::Claims => StudySources {
+            claims: &broken,
+            ..sources
+        },
+        Text::Tables => StudySources {
+            tables: &broken,
+            ..sources
+        },
+    };
+    StudyData::parse(sources).unwrap_err().to_string()
 }
 
 /// A run under construction.
