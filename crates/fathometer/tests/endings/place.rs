@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::waiting::wait_until;
+use crate::waiting::{SOON, wait_within};
 
 /// The least of a study: two cells, twice each, in less than a second.
 pub const SHORT: [&str; 3] = ["block=quickack", "path=lan", "era=today"];
@@ -125,8 +126,13 @@ impl Running {
 
     /// Waits for the end, which must come soon.
     pub fn ended(&mut self) -> Ended {
+        self.ended_within(SOON)
+    }
+
+    /// Waits for the end of what is not being ended.
+    pub fn ended_within(&mut self, limit: Duration) -> Ended {
         let mut status = None;
-        wait_until("the program ends", || {
+        wait_within(limit, "the program ends", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
