@@ -190,13 +190,13 @@ fn claims_can_be_reversed() {
     contrary("B01", &|f| {
         set(f, "packets_per_exchange", |r| {
             Some(9.0 + f64::from(r.replicate))
-        })
+        });
     });
     contrary("B05", &|f| {
-        set(f, "data_bytes_per_data_packet", |_| Some(1190.0))
+        set(f, "data_bytes_per_data_packet", |_| Some(1190.0));
     });
     contrary("B08", &|f| {
-        set(f, "cwnd_le_2_pct", |r| Some(30.0 + f64::from(r.replicate)))
+        set(f, "cwnd_le_2_pct", |r| Some(30.0 + f64::from(r.replicate)));
     });
     contrary("B13", &|f| {
         set(f, "memory_pss_kB", |r| {
@@ -207,17 +207,17 @@ fn claims_can_be_reversed() {
     contrary("B16", &|f| {
         set(f, "exchanges_per_s", |r| {
             Some(50.0 + f64::from(r.replicate))
-        })
+        });
     });
     contrary("B19", &|f| {
         set(f, "connections_per_s", |r| {
             Some(r.metrics["exchanges_per_s"])
-        })
+        });
     });
     contrary("B20", &|f| {
         set(f, "littles_law_ratio", |r| {
             Some(1.3 + 0.01 * f64::from(r.replicate))
-        })
+        });
     });
 }
 
