@@ -229,7 +229,8 @@ fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
         trees: vec![(SERVER.to_owned(), server.pid())],
         detail: Detail {
             switches: true,
-            proportional: true,
+            // To be told it waits for a process that waits for the disk.
+            proportional: group.limits().disk.is_none(),
         },
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,

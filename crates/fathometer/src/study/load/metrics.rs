@@ -20,6 +20,10 @@ use crate::wire::PacketCounts;
 /// The size of a page of memory, in octets, as the paper counts what moves between memory and disk.
 const PAGE: f64 = 4096.0;
 
+/// How much longer than the measured window the time may be that probes cover: their rates would
+/// otherwise be of something else.
+const MOST_OF_WINDOW: f64 = 1.25;
+
 /// The sizes of congestion windows up to which connections are counted.
 const WINDOW_STEPS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
@@ -50,6 +54,14 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
     }
     match measured.samples.between(measured.from, measured.to) {
         Some(step) => {
+            let window = measured.to.since(measured.from);
+            if step.length() > window.mul_f64(MOST_OF_WINDOW) {
+                measured.validity.invalidate(format!(
+                    "the probes came late: they cover {:.1?} for a measured window of {window:.1?} \
+                     (limit {MOST_OF_WINDOW} times)",
+                    step.length()
+                ));
+            }
             let pace = Pace::of(measured);
             processor(&mut metrics, &step, levels.quota(), &pace);
             memory_and_disk(&mut metrics, &step);
