@@ -20,6 +20,13 @@ use crate::trial::Measured;
 /// Above this share of a second in which it does not wait, the generator itself is the limit.
 const GENERATOR_BUSY: f64 = 0.85;
 
+/// A machine that is idle for less than this share of its processor time has nothing to spare.
+const SPARE: f64 = 0.05;
+/// A host that used this share of what it may had enough of it.
+const USED_UP: f64 = 0.9;
+/// Waiting for a processor for more than this share of the time is more than taking turns.
+const WAITED: f64 = 0.25;
+
 /// What a trial of a set-up has shown.
 pub fn observation(
     setup: &Setup,
@@ -54,6 +61,9 @@ fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signa
         None => validity.invalidate("the probes do not cover the measured window"),
     }
     of_path(&mut signals, setup, measured);
+    if let Some(reason) = starved(measured, &signals) {
+        validity.invalidate(reason);
+    }
     if let Some(busy) = signals.generator_busy.filter(|busy| *busy > GENERATOR_BUSY) {
         validity.invalidate(format!(
             "the generator was busy {:.0} % of the time (limit {:.0} %)",
@@ -62,6 +72,26 @@ fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signa
         ));
     }
     signals
+}
+
+/// Why the host did not get the processor time that it may use: it waited for it without having used
+/// up its quota, on a machine that had nothing to spare. `None` when it did.
+fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
+    let step = measured.samples.between(measured.from, measured.to)?;
+    let machine = step.change.system.as_ref()?.processors?;
+    let idle = machine.share(machine.idle + machine.iowait)?;
+    let used = signals.cpu_of_quota?;
+    let throttled = signals.throttled_periods.unwrap_or(0.0);
+    let waited = signals.cpu_pressure? - throttled;
+    (idle < SPARE && used < USED_UP && waited > WAITED).then(|| {
+        format!(
+            "other programs of this machine took processor time: it was idle for {:.0} % (limit \
+             {:.0} %) while the host had {:.0} % of its own and waited",
+            100.0 * idle,
+            100.0 * SPARE,
+            100.0 * used
+        )
+    })
 }
 
 /// What the clients saw, and how the generator fared.
