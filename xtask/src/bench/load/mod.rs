@@ -1,8 +1,11 @@
 //! `cargo xtask bench load`: what an exchange costs, of clients and of servers.
 //!
 //! Clients are compared by the processor time, user and system, of the whole program for an
-//! exchange with the same nginx, which counts the exchanges itself: no client's word is taken.
-//! Servers are compared by theirs under the same client. Server and client have a processor each.
+//! exchange with the same nginx, which counts the exchanges itself: no client's word is taken. That
+//! nginx is slower than a good client, which then sleeps between answers and pays for being woken: the
+//! cheaper the client, the more often. So clients are compared with `fathometer serve` too, which is
+//! faster than any of them. Servers are compared by theirs under the same client, and there each
+//! client counts for itself. Server and client have a processor each.
 //! Everything takes turns in rounds, and a ratio is the median of the ratios within each round:
 //! what else the machine has to do then weighs on both sides of it.
 //!
@@ -77,13 +80,14 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
         return client::compare_latency(&place, for_server);
     }
     let clients = clients(&place, for_server)?;
-    let servers = servers(&place, for_server)?;
-    let met = clients.0 && servers.0;
+    let (servers, clients_at_their_limit) = servers(&place, for_server)?;
+    let met = clients.0 && servers.0 && clients_at_their_limit.0;
     println!(
         "{}",
         json!({
             "bench": "load",
             "clients": clients.1,
+            "clients_at_their_limit": clients_at_their_limit.1,
             "servers": servers.1,
             "met": met,
         })
@@ -95,7 +99,7 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
     })
 }
 
-fn clients(place: &Place, processor: usize) -> Result<(bool, Value), String> {
+fn clients(place: &Place, processor: usize) -> Result<Judgement, String> {
     let clients = [
         Client::Ours { pipeline: 1 },
         Client::Wrk,
@@ -132,13 +136,15 @@ fn clients(place: &Place, processor: usize) -> Result<(bool, Value), String> {
     Ok(judged(&names, &rows, &bars))
 }
 
-fn servers(place: &Place, processor: usize) -> Result<(bool, Value), String> {
+/// Measures servers, and with the first of them, ours, the clients that it does not hold up.
+fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), String> {
     let servers = [
         Server::ours(place, processor)?,
         Server::nginx(&place.folder, processor, Tuning::None)?,
         Server::nginx(&place.folder, processor, Tuning::Fast)?,
     ];
     let clients = [Client::Wrk, Client::Ours { pipeline: 1 }];
+    let mut at_their_limit = clients.map(|_| Row::default());
     let mut rows: Vec<Row> = Vec::new();
     let mut names = Vec::new();
     for client in clients {
@@ -158,10 +164,19 @@ fn servers(place: &Place, processor: usize) -> Result<(bool, Value), String> {
             if cost.exchanges == 0 {
                 return Err(format!("{} does not tell how much it did", client.name()));
             }
+            if n % servers.len() == 0 {
+                at_their_limit[n / servers.len()].push(&cost);
+            }
             cost.cpu = server.cpu()? - before;
             row.push(&cost);
         }
     }
+    println!("\nthe same of clients, from {}", servers[0].name);
+    let faster = judged(
+        &clients.map(Client::name),
+        &at_their_limit,
+        &[bar("wrk", 1, 0, Some(0.85))],
+    );
     println!("\nserver CPU per exchange, 64 connections, HTTP/1.1 keep-alive");
     let bars = [
         bar("nginx, under wrk", 0, 1, Some(0.8)),
@@ -169,7 +184,7 @@ fn servers(place: &Place, processor: usize) -> Result<(bool, Value), String> {
         bar("nginx, under fathometer", 3, 4, Some(0.8)),
         bar("nginx with cached files, under fathometer", 3, 5, None),
     ];
-    Ok(judged(&names, &rows, &bars))
+    Ok((judged(&names, &rows, &bars), faster))
 }
 
 const fn bar(name: &'static str, ours: usize, peer: usize, most: Option<f64>) -> Bar {
@@ -181,8 +196,11 @@ const fn bar(name: &'static str, ours: usize, peer: usize, most: Option<f64>) ->
     }
 }
 
-/// Prints all rows and bars; says whether each bar is met, and everything as JSON.
-fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> (bool, Value) {
+/// Whether each bar is met, and everything as JSON.
+type Judgement = (bool, Value);
+
+/// Prints all rows and bars.
+fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
     println!(
         "{:44}{:>8}{:>16}{:>13}",
         "", "µs", "least to most", "exchanges/s"
