@@ -1,5 +1,5 @@
-//! Evidence that the load engine allocates nothing for an exchange once it is warm, and how much a
-//! user costs that is doing nothing.
+//! Evidence that the load engine allocates nothing for an exchange once it is warm, that it does not
+//! grow with time, and how much a user costs that is doing nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fathometer::load::{Limit, Options, Users, run};
+use fathometer::load::timeline::{Part, Timeline};
+use fathometer::load::{Limit, MOST_INTERVALS, Options, Users, run};
 use fathometer_analysis::load::LoadResult;
 use fathometer_sys::poller::Poller;
 use fathometer_sys::{Clock, SocketOptions, machine, socket};
@@ -194,5 +195,47 @@ fn ten_thousand_users_that_pause_fit_into_64_mebibytes() {
     assert!(
         for_each * 10_000.0 < f64::from(64 << 20),
         "{for_each} octets a user"
+    );
+}
+
+/// Resident memory of this process, in octets.
+fn resident() -> u64 {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kibibytes.unwrap().trim().parse::<u64>().unwrap() * 1024
+}
+
+/// What a loop tells of an interval with latencies of all sizes.
+fn interval(number: u64) -> Part {
+    let mut part = Part::new(number);
+    for step in 0..2000 {
+        let time = Duration::from_micros(10).mul_f64(1.008_f64.powi(step));
+        part.latency.record(time);
+        part.send_lag.record(time / 10);
+    }
+    part.completed = 2000;
+    part
+}
+
+#[test]
+fn a_timeline_does_not_grow_with_the_intervals_that_it_has_seen() {
+    let _alone = ALONE.lock().unwrap();
+    let mut timeline = Timeline::new(1, Duration::from_secs(1), MOST_INTERVALS, MOST_INTERVALS);
+    let mut roll = |numbers: std::ops::Range<u64>| {
+        numbers.for_each(|number| drop(timeline.add(interval(number))));
+        (LIVE.load(Ordering::SeqCst), resident())
+    };
+    let (held, resident) = roll(0..100);
+    let (held_later, resident_later) = roll(100..5000);
+    assert_eq!(held_later, held);
+    // An interval's own histograms come and go; the allocator may keep them apart a few times.
+    let grown = resident_later.saturating_sub(resident);
+    assert!(grown < 1 << 20, "{grown} octets more");
+    let intervals = timeline.finish(Duration::from_secs(5000));
+    assert!(intervals.len() <= MOST_INTERVALS);
+    assert_eq!(
+        intervals.iter().map(|i| i.completed).sum::<u64>(),
+        5000 * 2000
     );
 }

@@ -2,6 +2,9 @@
 //!
 //! Servers are children on loopback at ports that the kernel chooses, and end with their test.
 
+#[path = "support/serving.rs"]
+mod serving;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -48,12 +51,7 @@ impl Server {
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        stdout.read_line(&mut said).unwrap();
-        let address = said
-            .rsplit_once("http://")
-            .and_then(|(_, rest)| rest.trim().trim_end_matches('/').parse().ok())
-            .unwrap_or_else(|| panic!("serve said {said:?}"));
+        let address = serving::address(&mut stdout);
         let stderr = child.stderr.take();
         Server {
             child,
@@ -547,5 +545,44 @@ fn a_port_is_not_shared_with_a_stranger() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("already in use"), "{said}");
     }
+    server.end();
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time_and_clients_are_told_of_the_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    let server = Server::start(
+        folder.path(),
+        &["--keep-alive", "1500ms", "--max-requests", "3"],
+    );
+    let asks = "Connection: keep-alive\r\n";
+    let mut client = server.connect();
+    client.ask("/a", asks);
+    let response = client.response();
+    assert_eq!(response.field("connection"), Some("Keep-Alive"));
+    assert_eq!(response.field("keep-alive"), Some("timeout=1, max=2"));
+    // Who does not ask is not told, and is kept as long.
+    let second = client.get("/a");
+    assert_eq!(
+        (second.field("connection"), second.field("keep-alive")),
+        (None, None)
+    );
+    let answered = Instant::now();
+    assert_eq!(client.rest(), b"");
+    assert!(answered.elapsed() >= Duration::from_millis(1400));
+    let mut client = server.connect();
+    for left in [2, 1] {
+        client.ask("/a", asks);
+        let told = format!("timeout=1, max={left}");
+        assert_eq!(client.response().field("keep-alive"), Some(&*told));
+    }
+    client.ask("/a", asks);
+    let last = client.response();
+    assert_eq!(
+        (last.field("connection"), last.field("keep-alive")),
+        (Some("close"), None)
+    );
+    assert_eq!(client.rest(), b"");
     server.end();
 }

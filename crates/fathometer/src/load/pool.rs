@@ -255,9 +255,10 @@ impl Worker<'_> {
 
     /// Notes which connections a page has used, where they are closed with it.
     fn uses(&mut self, place: u32, slot: u32) {
-        let slots = &mut self.users[place as usize].slots;
-        if self.shared.policy.early_close && !slots.contains(&slot) {
-            slots.push(slot);
+        let connection = (slot, self.slots[slot as usize].number);
+        let used = &mut self.users[place as usize].used;
+        if self.shared.policy.early_close && !used.contains(&connection) {
+            used.push(connection);
         }
     }
 

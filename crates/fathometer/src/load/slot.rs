@@ -80,8 +80,6 @@ pub(super) struct Slot {
     pub(super) served: u32,
     /// Requests that it may still be given; it counts down where there is a limit.
     pub(super) left: u32,
-    /// The user that asked on it last.
-    pub(super) user: u32,
     /// The kernel's buffer is full.
     pub(super) blocked: bool,
     /// The server has closed its side.
@@ -109,7 +107,6 @@ impl Slot {
             armed_at: 0,
             served: 0,
             left: u32::MAX,
-            user: 0,
             blocked: false,
             closed_there: false,
             dirty: false,

@@ -54,6 +54,8 @@ pub(super) struct User {
     /// Exchanges to be asked again.
     pub(super) again: Vec<Exchange>,
     pub(super) slots: Vec<u32>,
+    /// Shared connections that its page has used and that are closed with it: place and number.
+    pub(super) used: Vec<(u32, u32)>,
     /// Whose turn it is among the connections.
     turn: u32,
     /// When its timer is due; zero when it has none.
@@ -547,13 +549,10 @@ impl Worker<'_> {
 
     /// Closes the shared connections that a page has used, but for those that another one uses now.
     fn close_used(&mut self, place: u32) {
-        while let Some(used) = self.users[place as usize].slots.pop() {
+        while let Some((used, number)) = self.users[place as usize].used.pop() {
             let slot = &self.slots[used as usize];
-            if slot.state == State::Open
-                && slot.owner == POOL
-                && slot.user == place
-                && slot.exchanges.is_empty()
-            {
+            let is_the_same = slot.number == number && slot.owner == POOL;
+            if is_the_same && slot.state == State::Open && slot.exchanges.is_empty() {
                 self.finish(used);
             }
         }

@@ -329,7 +329,6 @@ impl<'a> Worker<'a> {
         exchange.first_byte = 0;
         exchange.status = 0;
         self.users[exchange.user as usize].in_flight += 1;
-        slot.user = exchange.user;
         slot.left -= u32::from(shared.max_requests.is_some());
         slot.exchanges.push_back(exchange);
         if !slot.dirty {

@@ -9,6 +9,7 @@ mod counts;
 mod endings;
 mod idle;
 mod outputs;
+mod probes;
 #[expect(dead_code, reason = "peers need more of it")]
 #[path = "../peers/support.rs"]
 mod peer;
@@ -17,4 +18,6 @@ mod peer;
 mod server;
 mod support;
 mod usage;
+#[path = "../support/waiting.rs"]
+mod waiting;
 mod workloads;

@@ -1,17 +1,17 @@
 //! The program under test, and our origin with its log.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use fathometer_analysis::load::Summary;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::peer::{FATHOMETER, run};
+use crate::peer::{FATHOMETER, run, serving};
+pub use crate::waiting::wait_until;
 
 /// How a run of the program ended.
 pub struct Ended {
@@ -91,20 +91,18 @@ impl Origin {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut said)
-            .unwrap();
-        let address = said
-            .rsplit_once("http://")
-            .and_then(|(_, rest)| rest.trim().trim_end_matches('/').parse().ok())
-            .unwrap_or_else(|| panic!("serve said {said:?}"));
+        let address = serving::address(&mut BufReader::new(child.stdout.take().unwrap()));
         Origin {
             child,
             address,
             log,
             _folder: folder,
         }
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn url(&self) -> String {
@@ -144,13 +142,4 @@ pub fn written(folder: &TempDir, name: &str, text: &str) -> String {
     let path = folder.path().join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-/// Waits for something that must come soon.
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

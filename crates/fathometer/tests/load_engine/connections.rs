@@ -96,3 +96,158 @@ fn who_ended_a_connection_is_told() {
         assert_eq!(connections.exchanges.mean(), Some(completed as f64 / 10.0));
     }
 }
+
+/// How many requests each connection of a server was given.
+fn requests_by_connection(server: &Server) -> Vec<u64> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for seen in server.seen() {
+        *counts.entry(seen.connection).or_default() += 1;
+    }
+    counts.into_values().collect()
+}
+
+fn arrivals(rate: f64, connections: u32) -> Users {
+    Users::Open {
+        arrivals: Arrivals::constant(Profile::constant(rate).unwrap()),
+        connections,
+    }
+}
+
+#[test]
+fn a_connection_is_closed_when_it_has_carried_as_many_requests_as_it_may() {
+    for (policy, users, most) in [
+        ("h1.1", Users::closed(1), 4),
+        ("h1.1", Users::closed(3), 1),
+        ("h1.1-pipeline4", Users::closed(1), 6),
+        ("h1.1-pipeline4", Users::closed(2), 3),
+        ("h1.1", arrivals(1000.0, 2), 5),
+    ] {
+        let server = Server::start(|_| Answer::Whole(100));
+        let mut options = options(&server, single());
+        options.users = users;
+        options.policy = policy.parse().unwrap();
+        options.max_requests = Some(most);
+        options.limit = Limit::Exchanges(60);
+        let result = carry_out(options);
+        adds_up(&result);
+        let counts = &result.measured.counts;
+        assert_eq!((counts.completed, counts.retried), (60, 0), "{policy}");
+        let requests = requests_by_connection(&server);
+        assert!(requests.iter().all(|&requests| requests <= most.into()));
+        let full = requests
+            .iter()
+            .filter(|&&requests| requests == u64::from(most));
+        // All but those that were open at the end.
+        let full = full.count() as u64;
+        assert!(full >= 60 / u64::from(most) - 2, "{policy} {requests:?}");
+        let connections = &result.measured.connections;
+        assert!(connections.closed_by_client >= full, "{connections:?}");
+        assert_eq!(connections.exchanges.max(), Some(most.into()), "{policy}");
+    }
+}
+
+#[test]
+fn a_connection_that_was_idle_for_too_long_is_closed_before_it_is_used_again() {
+    let pause = 60 * MILLI;
+    for (users, keep_alive, connections) in [
+        (Users::closed(1), 20 * MILLI, 6),
+        (Users::closed(1), Duration::from_secs(100), 1),
+        // An arrival in 50 ms.
+        (arrivals(20.0, 4), 10 * MILLI, 6),
+        (arrivals(20.0, 4), Duration::from_secs(100), 1),
+    ] {
+        let server = Server::start(|_| Answer::Whole(100));
+        let plan = match users {
+            Users::Closed { .. } => session(1e6, pause),
+            Users::Open { .. } => single(),
+        };
+        let mut options = options(&server, plan);
+        options.users = users;
+        options.keep_alive = Some(keep_alive);
+        options.limit = Limit::Exchanges(6);
+        let result = carry_out(options);
+        adds_up(&result);
+        let counts = &result.measured.counts;
+        assert_eq!((counts.completed, counts.retried), (6, 0));
+        assert_eq!(server.accepted(), connections);
+        assert_eq!(counts.connects, connections);
+        let found = &result.measured.connections;
+        if connections > 1 {
+            assert!(found.closed_by_client >= connections - 1, "{found:?}");
+            assert!(found.idle >= 5 * keep_alive, "{found:?}");
+            assert!(found.life.max().unwrap() >= keep_alive);
+        }
+        // The time that connecting takes is the user's.
+        let queue = &result.measured.latency.queue;
+        let queued = queue.quantile(1.0).unwrap();
+        assert!(queued >= result.measured.latency.connect.min().unwrap());
+    }
+}
+
+#[test]
+fn early_close_ends_connections_in_order_with_every_page() {
+    for (policy, users) in [
+        ("h1.1-early-close", Users::closed(1)),
+        ("h1.1-pipeline-early-close", Users::closed(1)),
+        ("h1.1x2-early-close", Users::closed(1)),
+        ("h1.1-early-close", arrivals(200.0, 8)),
+        ("h1.1-pipeline-early-close", arrivals(200.0, 8)),
+    ] {
+        let server = Server::start(|_| Answer::Whole(5000));
+        let mut plan = Plan::single(Target::get("/base", None));
+        for name in ["/1", "/2", "/3"] {
+            plan.targets.push(Target::get(name, None));
+        }
+        plan.pages = Pages::new();
+        plan.pages.push(&[0, 1, 2, 3].map(TargetId));
+        let mut options = options(&server, Arc::new(plan));
+        let is_open = matches!(users, Users::Open { .. });
+        options.users = users;
+        options.policy = policy.parse().unwrap();
+        options.limit = Limit::Exchanges(40);
+        let result = carry_out(options);
+        adds_up(&result);
+        let found = &result.measured.connections;
+        let accepted = server.accepted();
+        let each = if policy.contains("x2") { 2 } else { 1 };
+        match is_open {
+            // Pages of several arrivals may share a connection, and use several.
+            true => assert!(accepted >= 2, "{policy}"),
+            false => assert_eq!(accepted, 10 * each, "{policy}"),
+        }
+        assert_eq!((found.closed_by_server, found.failed), (0, 0), "{policy}");
+        assert_eq!(found.closed_by_client, accepted, "{policy}");
+        // What was closed ended in order, and not by a reset.
+        let until = Instant::now() + Duration::from_secs(20);
+        while server.ended_by_client().0 < accepted {
+            assert!(Instant::now() < until, "{:?}", server.ended_by_client());
+            std::thread::sleep(MILLI);
+        }
+        assert_eq!(server.ended_by_client(), (accepted, 0), "{policy}");
+    }
+}
+
+#[test]
+fn a_user_keeps_all_its_connections_through_its_pauses_and_uses_all_of_them() {
+    let server = Server::start(|_| Answer::Whole(100));
+    let mut plan = Plan::clone(&session(1e6, 10 * MILLI));
+    for name in ["/1", "/2", "/3", "/4"] {
+        plan.targets.push(Target::get(name, None));
+    }
+    plan.pages = Pages::new();
+    plan.pages.push(&[0, 1, 2, 3, 4].map(TargetId));
+    let mut options = options(&server, Arc::new(plan));
+    options.users = Users::closed(1);
+    options.policy = "h1.1x2".parse().unwrap();
+    options.limit = Limit::Exchanges(50);
+    let result = carry_out(options);
+    adds_up(&result);
+    assert_eq!(server.accepted(), 2);
+    let seen = server.seen();
+    for page in seen.chunks(5) {
+        let used = page.iter().map(|seen| seen.connection);
+        assert_eq!(used.collect::<std::collections::BTreeSet<_>>().len(), 2);
+    }
+    let connections = &result.measured.connections;
+    assert!(connections.idle >= 9 * 2 * 10 * MILLI, "{connections:?}");
+}

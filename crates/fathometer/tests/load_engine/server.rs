@@ -45,7 +45,15 @@ pub struct Server {
     pub address: SocketAddr,
     log: Arc<Mutex<Vec<Seen>>>,
     accepted: Arc<AtomicU64>,
+    ends: Arc<Ends>,
     stop: Arc<AtomicBool>,
+}
+
+/// How clients ended their connections.
+#[derive(Debug, Default)]
+struct Ends {
+    closed: AtomicU64,
+    reset: AtomicU64,
 }
 
 impl Server {
@@ -56,6 +64,7 @@ impl Server {
             address: listener.local_addr().unwrap(),
             log: Arc::default(),
             accepted: Arc::default(),
+            ends: Arc::default(),
             stop: Arc::default(),
         };
         let behaviour: Arc<Behaviour> = Arc::new(behaviour);
@@ -64,6 +73,7 @@ impl Server {
             Arc::clone(&server.accepted),
             Arc::clone(&server.stop),
         );
+        let ends = Arc::clone(&server.ends);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if stop.load(Ordering::SeqCst) {
@@ -74,8 +84,8 @@ impl Server {
                 };
                 let connection = accepted.fetch_add(1, Ordering::SeqCst);
                 let (log, behaviour) = (Arc::clone(&log), Arc::clone(&behaviour));
-                let stop = Arc::clone(&stop);
-                thread::spawn(move || serve(stream, connection, &log, &*behaviour, &stop));
+                let (stop, ends) = (Arc::clone(&stop), Arc::clone(&ends));
+                thread::spawn(move || serve(stream, connection, &log, &*behaviour, &ends, &stop));
             }
         });
         server
@@ -84,6 +94,15 @@ impl Server {
     /// Everything it was asked, in the order it was understood.
     pub fn seen(&self) -> Vec<Seen> {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Connections that the client closed, and that it reset.
+    pub fn ended_by_client(&self) -> (u64, u64) {
+        let ends = &self.ends;
+        (
+            ends.closed.load(Ordering::SeqCst),
+            ends.reset.load(Ordering::SeqCst),
+        )
     }
 
     /// Connections accepted.
@@ -105,6 +124,7 @@ fn serve(
     connection: u64,
     log: &Mutex<Vec<Seen>>,
     behaviour: &Behaviour,
+    tally: &Ends,
     stop: &AtomicBool,
 ) {
     stream.set_nodelay(true).unwrap();
@@ -187,10 +207,16 @@ fn serve(
             while matches!(stream.read(&mut buffer), Ok(1..)) {}
             return;
         }
-        match stream.read(&mut buffer) {
-            Ok(0) | Err(_) => return,
-            Ok(read) => input.extend_from_slice(&buffer[..read]),
-        }
+        let end = match stream.read(&mut buffer) {
+            Ok(0) => &tally.closed,
+            Err(_) => &tally.reset,
+            Ok(read) => {
+                input.extend_from_slice(&buffer[..read]);
+                continue;
+            }
+        };
+        end.fetch_add(1, Ordering::SeqCst);
+        return;
     }
 }
 
