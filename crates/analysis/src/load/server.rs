@@ -268,8 +268,11 @@ fn of_clients(result: &LoadResult) -> Signals {
     };
     let workers = result.generator.workers.iter();
     Signals {
-        // The shortest handshake is a round trip with nothing else in it.
-        round_trip: latency.connect.min(),
+        // Nothing is answered sooner than in a round trip: it is the shortest of all waits, or less.
+        round_trip: [latency.connect.min(), latency.first_byte.min()]
+            .into_iter()
+            .flatten()
+            .min(),
         refused: failures(&[Failure::Refused, Failure::Reset]),
         timed_out: failures(&[Failure::TimedOut]),
         queue: each(latency.queue.sum().saturating_sub(latency.connect.sum())),

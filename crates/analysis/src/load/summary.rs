@@ -39,10 +39,8 @@ pub struct Summary {
     /// The generator itself.
     pub generator: GeneratorSummary,
     /// What probes saw of the server's machine, when they were asked to look.
-    #[serde(default)]
     pub server: Option<ServerProbes>,
     /// Resources that this makes suspect, the strongest first.
-    #[serde(default)]
     pub suspected: Vec<SuspicionSummary>,
     /// The course, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<IntervalSummary>,

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fathometer_analysis::load::server::{
+    MachineProbes, NetworkProbes, ProbeCost, ProgramProbes, ServerProbes,
+};
 use fathometer_analysis::load::{
     Connections, Counts, Distribution, Ended, Generator, Interval, Latency, LoadResult, LoopKind,
     Numbers, Octets, Setup, TargetCount, Window, WorkerHealth,
@@ -296,9 +299,73 @@ pub fn silent() -> LoadResult {
     result
 }
 
+/// The stalled server, watched on a machine whose processors are used up and whose kernel does not
+/// tell everything.
+pub fn watched() -> LoadResult {
+    let mut result = stalled();
+    result.server = Some(ServerProbes {
+        watched_s: 10.0,
+        programs: vec![ProgramProbes {
+            name: "httpd (process 4711)".to_owned(),
+            processes: 6,
+            threads: 106,
+            cpu_s: 8.0,
+            cpu_user_s: 3.0,
+            cpu_system_s: 5.0,
+            busiest_thread_share: Some(0.125),
+            resident_bytes: 96_000_000,
+            proportional_bytes: None,
+            major_faults: 3,
+            minor_faults: 1_200,
+            voluntary_switches: Some(20_000),
+            involuntary_switches: Some(500),
+            read_bytes: Some(4_096_000),
+            written_bytes: Some(0),
+            descriptors: Some(171),
+        }],
+        machine: MachineProbes {
+            processors: Some(2),
+            user_share: Some(0.40),
+            system_share: Some(0.35),
+            irq_share: Some(0.0),
+            softirq_share: Some(0.22),
+            idle_share: Some(0.03),
+            iowait_share: Some(0.0),
+            page_cache_bytes: Some(1_500_000_000),
+            paged_in_bytes: Some(4_096_000),
+            paged_out_bytes: Some(0),
+            major_faults: Some(3),
+            context_switches: Some(45_000),
+            interrupts: Some(30_000),
+            ..MachineProbes::default()
+        },
+        networks: vec![NetworkProbes {
+            name: "this network namespace".to_owned(),
+            has_generator: true,
+            segments_in: Some(40_100),
+            segments_out: Some(40_000),
+            retransmitted: Some(0),
+            listen_overflows: Some(0),
+            listen_drops: None,
+            states: BTreeMap::from([("established".to_owned(), 128.0)]),
+            to_be_accepted: Some(0.0),
+        }],
+        cost: ProbeCost {
+            period_s: 0.22,
+            readings: 56,
+            cpu_s: 0.1,
+            longest_s: 0.0031,
+            from_first_to_last_s: 12.1,
+        },
+        failures: vec!["sockets of this network namespace: not permitted".to_owned()],
+    });
+    result
+}
+
 /// All of them by name.
-pub fn all() -> [(&'static str, LoadResult); 4] {
+pub fn all() -> [(&'static str, LoadResult); 5] {
     [
+        ("watched", watched()),
         ("stalled", stalled()),
         ("broken", broken()),
         ("nothing", nothing()),

@@ -1,6 +1,6 @@
 //! The closing screen and WebStone's report.
 
-use fathometer_analysis::load::{Slo, screen, webstone};
+use fathometer_analysis::load::{Slo, Summary, screen, webstone};
 
 use super::sample;
 
@@ -60,4 +60,21 @@ fn no_line_is_longer_than_a_hundred_columns() {
             }
         }
     }
+}
+
+#[test]
+fn a_server_that_was_watched_has_a_part_of_its_own() {
+    let result = sample::watched();
+    let text = screen::render(&result, &[]);
+    let begin = text.find("\nserver ").unwrap();
+    let end = begin + text[begin..].find("\nby default").unwrap();
+    // 8 s of processor time for 10 000 exchanges.
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let flowing = words.join(" ");
+    assert!(flowing.contains("CPU 800 µs an exchange (300 µs user, 500 µs system)"));
+    assert!(flowing.contains("PSS not available"));
+    insta::assert_snapshot!(&text[begin..end]);
+    let suspected = &Summary::of(&result).suspected;
+    assert_eq!(suspected[0].resource, "cpu", "{suspected:?}");
+    assert!(Summary::of(&sample::stalled()).suspected.is_empty());
 }

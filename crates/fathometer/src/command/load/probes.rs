@@ -10,7 +10,8 @@ use fathometer_analysis::load::server::{
 };
 use fathometer_model::{Bytes, Instant};
 use fathometer_sys::probe::{
-    Detail, Plan, ProcessTree, Sample, Sampler, Samples, SocketTable, Step, System, descendants,
+    Detail, NetworkProbe, Plan, ProcessTree, Sample, Sampler, Samples, SocketTable, Step, System,
+    descendants,
 };
 use fathometer_sys::{Clock, Namespace};
 
@@ -18,6 +19,11 @@ use crate::command::Failure;
 
 /// The time between two readings of a server of a few processes.
 const PERIOD: Duration = Duration::from_millis(100);
+/// Reading what there is to read is to take at most one of so many parts of the period, as far as it
+/// can be known before.
+const READINGS_OF_WORK: u32 = 50;
+/// A window of some seconds is to be met at its ends.
+const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 /// What the network namespace of this program is called.
 const HERE: &str = "this network namespace";
 /// For each process of the server there is so much more, so that reading them all takes about a
@@ -104,13 +110,27 @@ impl Probes {
                 (_, Err(error)) => failures.push(format!("{name}: {error}")),
             }
         }
-        plan.period = PERIOD.max(PERIOD_A_PROCESS * processes);
+        let table = Probes::cost_of_a_table(clock)?;
+        plan.period = PERIOD
+            .max(PERIOD_A_PROCESS * processes)
+            .max(table * READINGS_OF_WORK)
+            .min(LONGEST_PERIOD);
         Ok(Some(Probes {
             sampler: Sampler::start(clock, plan)?,
             clock,
             own,
             failures,
         }))
+    }
+
+    /// How long it takes now to go through the sockets of this machine: the kernel goes through all
+    /// of them, whoever they belong to.
+    fn cost_of_a_table(clock: Clock) -> Result<Duration, Failure> {
+        let mut probe = NetworkProbe::open_here()?;
+        let before = clock.now();
+        // Where it is not allowed it costs nothing, and the readings say why it is not there.
+        let _ = probe.table();
+        Ok(clock.now().since(before))
     }
 
     /// Takes the last reading, and tells what was seen in the measured window of `result`.
