@@ -207,6 +207,7 @@ pub fn execute(
         progress: Progress::new(u64::from(to_make), "replicates", clock, request.quiet),
         applied: Mutex::new(BTreeMap::new()),
         valid_cells: Mutex::new(past.valid_cells().map(str::to_owned).collect()),
+        unable: Mutex::new(BTreeMap::new()),
         replicates: AtomicU32::new(made),
         invalid: AtomicU32::new(were_invalid),
     };
@@ -216,6 +217,11 @@ pub fn execute(
     });
     execution.progress.finish();
 
+    for (reason, cells) in lock(&execution.unable).iter() {
+        let left_out = cells.len();
+        info.notes
+            .push(format!("{reason}: {left_out} cells left out"));
+    }
     let applied = lock(&execution.applied);
     // In what is left of a run an era may not occur any more.
     for era in materials.eras.values() {
@@ -488,6 +494,8 @@ struct Execution<'a> {
     progress: Progress,
     applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
     valid_cells: Mutex<BTreeSet<String>>,
+    /// Cells that a server said it cannot do, by the reason.
+    unable: Mutex<BTreeMap<String, BTreeSet<String>>>,
     replicates: AtomicU32,
     invalid: AtomicU32,
 }
@@ -499,6 +507,15 @@ impl Execution<'_> {
         match self.make(job, order) {
             // By the user, or by the failure of another.
             Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(true),
+            // It would not be able a second time either.
+            Err(RunError::Replicate(ReplicateError::Server(error))) if error.is_inability() => {
+                lock(&self.unable)
+                    .entry(error.to_string())
+                    .or_default()
+                    .insert(job.cell.folder());
+                self.progress.step("one that its server cannot do");
+                Ok(true)
+            }
             Err(error) => {
                 self.failed.store(true, Ordering::Relaxed);
                 Err(error)
@@ -554,6 +571,9 @@ impl Execution<'_> {
                     .entry(era.name.clone())
                     .or_insert(applied);
                 Ok(record)
+            }
+            Err(ReplicateError::Server(error)) if error.is_inability() => {
+                Err(ReplicateError::Server(error).into())
             }
             // A server that does not start spoils its cell, not the run.
             Err(error @ (ReplicateError::Server(_) | ReplicateError::Warming { .. })) => {

@@ -71,7 +71,7 @@ impl Queue {
     }
 
     /// What to do next. A job that is handed out must be brought back with [`Queue::ended`].
-    pub fn next(&mut self) -> Next {
+    pub fn take(&mut self) -> Next {
         let Some(job) = self.waiting.pop_front() else {
             return match self.under_way {
                 0 => Next::Done,
@@ -196,7 +196,7 @@ fn take(
 ) -> Option<(Box<Job>, Duration)> {
     let mut queue = lock(queue);
     while !ending() {
-        match queue.next() {
+        match queue.take() {
             Next::Run(job, pause) => return Some((job, pause)),
             Next::Done => return None,
             Next::Wait => {
@@ -277,7 +277,7 @@ mod tests {
         let mut queue = Queue::new(jobs.collect());
         let mut course = Vec::new();
         loop {
-            match queue.next() {
+            match queue.take() {
                 Next::Run(job, pause) => {
                     let mark = if pause.is_zero() { "" } else { "*" };
                     course.push(format!("{}.{}{mark}", job.replicate, job.attempt));
@@ -321,16 +321,16 @@ mod tests {
         let mut queue = Queue::new(lanes(&cells()[..1], Seed(1)).remove("lan").unwrap());
         let mut handed_out = Vec::new();
         for _ in 0..3 {
-            match queue.next() {
+            match queue.take() {
                 Next::Run(job, _) => handed_out.push(job),
                 other => panic!("{other:?}"),
             }
         }
-        assert!(matches!(queue.next(), Next::Wait));
+        assert!(matches!(queue.take(), Next::Wait));
         let first = handed_out.remove(0);
         queue.ended(*first, false);
-        assert!(matches!(queue.next(), Next::Run(job, _) if job.attempt == 1));
-        assert!(matches!(queue.next(), Next::Wait));
+        assert!(matches!(queue.take(), Next::Run(job, _) if job.attempt == 1));
+        assert!(matches!(queue.take(), Next::Wait));
     }
 
     #[test]
