@@ -139,8 +139,8 @@ fn what_is_interrupted_leaves_nothing() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mark = format!("-{}-", running.id());
     let groups = || {
-        let mark = format!("-{}-", running.id());
         let roots = [
             "/sys/fs/cgroup",
             "/sys/fs/cgroup/cpu",
@@ -149,7 +149,7 @@ fn what_is_interrupted_leaves_nothing() {
         let all = roots.iter().filter_map(|root| std::fs::read_dir(root).ok());
         all.flatten()
             .flatten()
-            .filter(|entry| entry.file_name().to_string_lossy().contains(&mark))
+            .filter(|entry| entry.file_name().to_string_lossy().contains(mark.as_str()))
             .count()
     };
     // Until a server runs.
