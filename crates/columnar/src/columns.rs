@@ -1,6 +1,6 @@
 //! The columns of an exchange: names, types and where each comes from.
 
-use fathometer_model::{ExchangeRow, Failure, Outcome};
+use fathometer_model::{ExchangeRow, Outcome};
 use parquet::errors::Result;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::Type;
@@ -133,16 +133,6 @@ fn outcome(row: &ExchangeRow) -> Option<&'static str> {
 fn failure(row: &ExchangeRow) -> Option<&'static str> {
     match row.outcome {
         Outcome::Complete => None,
-        Outcome::Failed(failure) | Outcome::Retried(failure) => Some(match failure {
-            Failure::Refused => "refused",
-            Failure::Reset => "reset",
-            Failure::ClosedEarly => "closed-early",
-            Failure::Truncated => "truncated",
-            Failure::BadResponse => "bad-response",
-            Failure::TooLarge => "too-large",
-            Failure::TimedOut => "timed-out",
-            Failure::LocalAbort => "local-abort",
-            Failure::LocalLimit => "local-limit",
-        }),
+        Outcome::Failed(failure) | Outcome::Retried(failure) => Some(failure.name()),
     }
 }

@@ -122,6 +122,34 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Every one, in its order.
+    pub const ALL: [Failure; 9] = [
+        Failure::Refused,
+        Failure::Reset,
+        Failure::ClosedEarly,
+        Failure::Truncated,
+        Failure::BadResponse,
+        Failure::TooLarge,
+        Failure::TimedOut,
+        Failure::LocalAbort,
+        Failure::LocalLimit,
+    ];
+
+    /// Its name in every record and file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Failure::Refused => "refused",
+            Failure::Reset => "reset",
+            Failure::ClosedEarly => "closed-early",
+            Failure::Truncated => "truncated",
+            Failure::BadResponse => "bad-response",
+            Failure::TooLarge => "too-large",
+            Failure::TimedOut => "timed-out",
+            Failure::LocalAbort => "local-abort",
+            Failure::LocalLimit => "local-limit",
+        }
+    }
+
     /// Whether the peer is to blame, rather than this client or its system.
     pub const fn is_peers_fault(self) -> bool {
         !matches!(self, Failure::LocalAbort | Failure::LocalLimit)
@@ -267,4 +295,17 @@ pub struct ReplicateRecord {
     pub validity: Validity,
     /// Where its exchanges and its capture are, relative to the run's folder.
     pub folder: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_listed_in_their_order_and_named_as_they_are_written() {
+        for (place, failure) in Failure::ALL.into_iter().enumerate() {
+            assert_eq!(failure as usize, place);
+            assert_eq!(serde_json::to_value(failure).unwrap(), failure.name());
+        }
+    }
 }

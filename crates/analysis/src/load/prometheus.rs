@@ -8,7 +8,7 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use super::{Distribution, LoadResult, failures, phases, rates};
+use super::{Distribution, LoadResult, phases, rates};
 
 /// Upper bounds of the histograms' buckets, in seconds: 1, 2.5 and 5 in every decade from 10 µs to
 /// 100 s.
@@ -71,7 +71,7 @@ pub fn render(result: &LoadResult) -> String {
         "Exchanges that failed, by reason.",
     );
     for (failure, count) in &counts.failures {
-        let reason = failures::name(*failure);
+        let reason = failure.name();
         out.sample("failures_total", &[("reason", reason)], count);
     }
     out.counter(
@@ -96,7 +96,7 @@ pub fn render(result: &LoadResult) -> String {
         "Connections that could not be established, by reason.",
     );
     for (failure, count) in &counts.connect_failures {
-        let reason = failures::name(*failure);
+        let reason = failure.name();
         out.sample("connect_failures_total", &[("reason", reason)], count);
     }
     let connections = &window.connections;

@@ -283,7 +283,7 @@ fn errors(window: &Window) -> String {
         .failures
         .iter()
         .map(|(failure, times)| {
-            let name = failures::name(*failure).to_owned();
+            let name = failure.name().to_owned();
             (name, *times, failures::meaning(*failure))
         })
         .collect();
@@ -312,7 +312,7 @@ fn errors(window: &Window) -> String {
         }
     }
     classes.extend(counts.connect_failures.iter().map(|(failure, times)| {
-        let name = format!("connect {}", failures::name(*failure));
+        let name = format!("connect {}", failure.name());
         (name, *times, failures::meaning(*failure))
     }));
     let columns = vec![Align::Left, Align::Right, Align::Left];

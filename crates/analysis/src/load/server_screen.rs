@@ -156,7 +156,7 @@ fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
         (
             "  memory",
             format!(
-                "page cache {}, available {}; paged in {}, out {}; major faults {}, pages read again {}",
+                "page cache {}, to be had {}; paged in {}, out {}; major faults {}, pages read again {}",
                 bytes(machine.page_cache_bytes),
                 bytes(machine.available_bytes),
                 scale.octets(machine.paged_in_bytes),
@@ -167,14 +167,17 @@ fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
         ),
         (
             "  disks",
-            format!(
-                "{} reads of {}, {} writes of {}, busiest disk {}",
-                number(machine.disk_reads),
-                bytes(machine.disk_read_bytes),
-                number(machine.disk_writes),
-                bytes(machine.disk_written_bytes),
-                share(machine.disk_busy_share),
-            ),
+            match machine.disk_reads {
+                Some(reads) => format!(
+                    "{} of {}, {} writes of {}, busiest disk {}",
+                    counted(reads, "read"),
+                    bytes(machine.disk_read_bytes),
+                    number(machine.disk_writes),
+                    bytes(machine.disk_written_bytes),
+                    share(machine.disk_busy_share),
+                ),
+                None => NOT_AVAILABLE.to_owned(),
+            },
         ),
         (
             "  switches",
@@ -186,12 +189,15 @@ fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
         ),
         (
             "  pressure",
-            format!(
-                "something waited for a processor {} of the time, for memory {}, for a disk {}",
-                share(machine.cpu_pressure_share),
-                share(machine.memory_pressure_share),
-                share(machine.io_pressure_share),
-            ),
+            match machine.cpu_pressure_share {
+                Some(cpu) => format!(
+                    "something waited for a processor {} of the time, for memory {}, for a disk {}",
+                    percent(cpu),
+                    share(machine.memory_pressure_share),
+                    share(machine.io_pressure_share),
+                ),
+                None => NOT_AVAILABLE.to_owned(),
+            },
         ),
     ] {
         text.push_str(&line(head, &what));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::server::{self, ServerProbes, SuspicionSummary};
 use super::{
     Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Verdict, Window,
-    failures, rates,
+    rates,
 };
 
 /// The form of the summary; it changes when a member changes its meaning or goes.
@@ -595,7 +595,7 @@ fn counts(counts: &Counts) -> CountsSummary {
 fn by_reason(failed: &BTreeMap<Failure, u64>) -> BTreeMap<String, u64> {
     failed
         .iter()
-        .map(|(failure, count)| (failures::name(*failure).to_owned(), *count))
+        .map(|(failure, count)| (failure.name().to_owned(), *count))
         .collect()
 }
 
