@@ -54,6 +54,7 @@ const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: x\r\nDate: Sun, 06 Nov 1994 0
 struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Server {
@@ -61,16 +62,14 @@ impl Server {
         let local = "127.0.0.1:0".parse().unwrap();
         let listener = socket::listen(local, 4096, &SocketOptions::default()).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let server = Server {
-            address: listener.local_addr().unwrap(),
-            stop: Arc::clone(&stop),
-        };
-        std::thread::spawn(move || {
+        let address = listener.local_addr().unwrap();
+        let ends = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
             let mut poller = Poller::new(256).unwrap();
             poller.add(listener.as_fd(), u64::MAX).unwrap();
             let mut streams: Vec<TcpStream> = Vec::with_capacity(20_000);
             let mut buffer = [0; 16 * 1024];
-            while !stop.load(Ordering::SeqCst) {
+            while !ends.load(Ordering::SeqCst) {
                 let ready = poller.wait(Some(Duration::from_millis(50))).unwrap();
                 for place in 0..ready {
                     let token = poller.ready(place).token;
@@ -86,13 +85,21 @@ impl Server {
                 }
             }
         });
-        server
+        Server {
+            address,
+            stop,
+            thread: Some(thread),
+        }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
+        // What it holds is not to be given back in the middle of the next test.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
