@@ -9,10 +9,10 @@ mod counts;
 mod endings;
 mod idle;
 mod outputs;
-mod probes;
 #[expect(dead_code, reason = "peers need more of it")]
 #[path = "../peers/support.rs"]
 mod peer;
+mod probes;
 #[expect(dead_code, reason = "the engine's tests need more of it")]
 #[path = "../load_engine/server.rs"]
 mod server;
