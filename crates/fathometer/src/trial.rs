@@ -223,18 +223,20 @@ fn while_starting(limits: &Limits) -> Limits {
 }
 
 fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
+    // A process that waits for the disk may hold what is asked about it: its memory map, or the socket
+    // that it writes a file to. Whoever asks then waits too, for seconds where the disk is slow.
+    let answers_at_once = group.limits().disk.is_none();
     ProbePlan {
         period: PROBE_PERIOD,
         dear_every: 1,
         trees: vec![(SERVER.to_owned(), server.pid())],
         detail: Detail {
             switches: true,
-            // To be told it waits for a process that waits for the disk.
-            proportional: group.limits().disk.is_none(),
+            proportional: answers_at_once,
         },
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
-        windows: Some(PORT),
+        windows: answers_at_once.then_some(PORT),
         // Without the right to make control groups there is nothing to read.
         groups: group
             .cpu_usage()
