@@ -147,10 +147,22 @@ impl Trial<'_> {
         if let Some(warming) = self.warm_cache {
             load(warming)??;
         }
+        let name = &self.definition.name;
+        let alive = || match server.ended(name) {
+            Some(_) if interrupted() => Err(TrialError::Interrupted),
+            Some(error) => Err(TrialError::Server(error)),
+            None => Ok(()),
+        };
+        alive()?;
         group.change(&self.limits)?;
-        let sampler = Sampler::start(clock, probes(&lab, &group, &server))?;
+        let sampler = Sampler::start(clock, probes(&lab, &group, &server));
+        alive()?;
+        let sampler = sampler?;
         let result = load(self.load)?;
         let samples = sampler.stop();
+        // What it was killed for stands in the group's accounts, but what clients saw of a server
+        // that is gone is no measurement of one that is there.
+        alive()?;
         limits.extend(group.verify_process(server.pid())?);
         server.stop()?;
         limits.extend(group.verify()?);

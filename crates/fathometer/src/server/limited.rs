@@ -110,6 +110,11 @@ impl Limited {
         self.0.pid()
     }
 
+    /// How it ended, if it has ended by itself or was killed, as for want of memory.
+    pub fn ended(&self, name: &str) -> Option<ServerError> {
+        self.0.ended(name)
+    }
+
     /// Ends it.
     pub fn stop(self) -> Result<(), ServerError> {
         self.0.stop().map(drop)

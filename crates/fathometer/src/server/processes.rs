@@ -72,6 +72,15 @@ impl Processes {
         self.process.pid()
     }
 
+    /// How it ended, if it has ended by itself or was killed.
+    pub fn ended(&self, name: &str) -> Option<ServerError> {
+        let exit = self.process.try_wait()?;
+        Some(ServerError::Ended {
+            name: name.to_owned(),
+            said: format!("{}; {}", exit.status, self.last_words()),
+        })
+    }
+
     /// What it listens on.
     pub fn listening_sockets(&self) -> Result<Vec<TcpListener>, ServerError> {
         Ok(self.process.listening_sockets()?)
