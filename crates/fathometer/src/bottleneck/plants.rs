@@ -98,7 +98,7 @@ pub const PLANTS: [Plant; 13] = [
         make: |bed| {
             bed.with_files(176, 68 << 10)?.with(|setup| {
                 setup.host.memory = Some(Bytes(10 << 20));
-                setup.host.disk_bytes = Some(12_000_000);
+                setup.host.disk_bytes = Some(3_000_000);
                 setup.warm = true;
             })
         },

