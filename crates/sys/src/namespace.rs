@@ -4,7 +4,7 @@
 //! `/run/netns`, so when the program ends, however it ends, the kernel takes the namespace down
 //! with its devices, routes and sockets. This module makes threads run inside; what they set up
 //! there is the business of [`netlink`](crate::netlink), [`tun`](crate::tun) and
-//! [`era`](crate::era). Processes inside are [`process`](crate::process).
+//! [`era`]. Processes inside are [`process`](crate::process).
 //!
 //! `/proc/sys/net` and `/proc/thread-self/net` show the namespace of the thread that reads them;
 //! `/sys/class/net` shows that of whoever mounted it and is therefore not used at all.

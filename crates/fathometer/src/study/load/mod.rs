@@ -1,8 +1,8 @@
 //! One replicate of a load study: a cell's levels become a trial, and what the trial measured becomes
 //! the record of the replicate.
 //!
-//! [`levels`] says what each level of each factor means, [`metrics`] what is taken from a trial. What
-//! a host can be limited in on this machine, and which cells that leaves out, is in [`ability`].
+//! `levels` says what each level of each factor means, `metrics` what is taken from a trial. What
+//! a host can be limited in on this machine, and which cells that leaves out, is in `ability`.
 //!
 //! A replicate leaves in its folder, beside its line in the run: `load.json` (what the clients saw),
 //! `probes.ndjson` (every reading of the probes, one a line) and `windows.json` (how often a connection
