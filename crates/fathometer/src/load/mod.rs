@@ -64,7 +64,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_analysis::load::{Counts, Interval};
-use fathometer_http::driver::Policy;
+use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::h1::client::{SendError, Version};
 use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
@@ -148,13 +148,7 @@ impl Options {
             host: host.into(),
             plan,
             users: Users::closed(10),
-            policy: Policy {
-                version: Version::Http11,
-                connections: 1,
-                pipeline: None,
-                ranges: false,
-                early_close: false,
-            },
+            policy: Policy::plain(Protocol::Http1(Version::Http11)),
             fields: Vec::new(),
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),

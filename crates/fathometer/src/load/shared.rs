@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fathometer_http::driver::Policy;
-use fathometer_http::h1::client::{Config, PreparedRequest, SendError, Timeouts};
+use fathometer_http::h1::client::{Config, PreparedRequest, SendError, Timeouts, Version};
 use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
 use fathometer_workload::plan::{Choice, PageId, Plan, Script, Target, TargetId};
@@ -253,7 +253,7 @@ impl Requests {
                     let prepared = PreparedRequest::new(
                         kind.0,
                         &options.host,
-                        options.policy.version,
+                        options.policy.protocol.http1().unwrap_or(Version::Http11),
                         &options.fields,
                         length,
                     );

@@ -5,7 +5,7 @@ use fathometer_model::{Bytes, Failure, Instant};
 use super::cache::CacheEntry;
 use super::options::{Options, Revalidation, Visit};
 use super::page::{Ask, Exchange, Item, Job, LinkState, Meaning, PageDriver, new_record};
-use crate::h1::client::{Connection, Queued, RequestLine, SendError};
+use crate::h1::client::{Connection, Queued, RequestLine, SendError, Version};
 
 /// What made a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl PageDriver {
             method,
             target: &item.target,
             host: &self.options.host,
-            version: self.policy.version,
+            version: self.policy.protocol.http1().unwrap_or(Version::Http11),
         };
         let link = &mut self.links[place];
         let entry = self.cache.get(&item.target);

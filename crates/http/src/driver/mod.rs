@@ -64,7 +64,9 @@ pub use fuzz::fuzz;
 pub use image::{Dimensions, Sizer};
 pub use options::{CloseManner, Flush, Options, ParseFlushError, Revalidation, Visit};
 pub use page::{Action, ConnectionId, PageDriver};
-pub use policy::{DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy};
+pub use policy::{
+    DEFAULT_HOSTS, DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy, Protocol,
+};
 pub use retrieval::{Counters, Milestones, Retrieval};
 
 /// The most files of one page that are fetched; references beyond are ignored.

@@ -12,44 +12,110 @@ pub const DEFAULT_PIPELINE_DEPTH: u16 = 50;
 /// The most connections a policy may ask for.
 pub const MOST_CONNECTIONS: u16 = 256;
 
+/// The hosts a page's files are spread over when a sharding policy's text does not give a number.
+pub const DEFAULT_HOSTS: u16 = 4;
+
+/// The protocol that carries the exchanges of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// HTTP/1.x; whether HTTP/1.0 asks to keep connections.
+    Http1(Version),
+    /// HTTP/2 (RFC 9113).
+    Http2,
+    /// HTTP/3 (RFC 9114).
+    Http3,
+}
+
+impl Protocol {
+    /// The version of HTTP/1.x that it is, if it is one.
+    pub const fn http1(self) -> Option<Version> {
+        match self {
+            Protocol::Http1(version) => Some(version),
+            Protocol::Http2 | Protocol::Http3 => None,
+        }
+    }
+
+    /// Whether many exchanges share a connection, each on a stream of its own.
+    pub const fn multiplexes(self) -> bool {
+        matches!(self, Protocol::Http2 | Protocol::Http3)
+    }
+}
+
 /// How a client uses connections to retrieve a page.
 ///
-/// As text: a version (`h1.0`, `h1.0-keepalive`, `h1.1`), then `xN` for up to N connections at a time
-/// (one when left out), then `-pipeline` (with a depth right behind it if not the default of
-/// [`DEFAULT_PIPELINE_DEPTH`]), then `-ranges`, then `-early-close`. The policies of the papers:
+/// As text: a protocol, then what is special about its use, in this order.
+///
+/// - HTTP/1.x: `h1.0`, `h1.0-keepalive` or `h1.1`; `xN` for up to N connections at a time (one when
+///   left out); `-pipeline` (with a depth right behind it if not the default of
+///   [`DEFAULT_PIPELINE_DEPTH`]); `-ranges`; `-early-close`; `-tls`.
+/// - HTTP/2 over TLS (`h2`) or without it by prior knowledge (`h2c`), HTTP/3 (`h3`): `xN`; `-sharded`
+///   (with a number right behind it if not the default of [`DEFAULT_HOSTS`]); `-streamsN`; `-push`
+///   (HTTP/2 only); `-early-close`.
 ///
 /// | text | |
 /// |---|---|
 /// | `h1.0`, `h1.0x4` | a connection for each file, one or four at a time |
 /// | `h1.0-keepalive`, `h1.0-keepalivex4` | the same, kept open when the server agrees |
 /// | `h1.1`, `h1.1x2` | persistent connections, one exchange at a time on each |
+/// | `h1.1x6-tls` | what browsers do where there is no HTTP/2 |
 /// | `h1.1-pipeline` | one connection, requests sent without waiting for answers |
 /// | `h1.1-pipeline-ranges` | the same; the first octets of every image before the rest of any |
 /// | `h1.1-early-close` | `h1.1`, but the connection is closed at the end of every page |
+/// | `h2`, `h3` | one connection, a stream for each exchange |
+/// | `h2-sharded` | the page's files on four hosts, a connection to each |
+/// | `h2-push` | the server may push what the page needs |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// The version of HTTP, and whether HTTP/1.0 asks to keep connections.
-    pub version: Version,
-    /// The most connections open at a time; at least 1.
+    /// What carries the exchanges.
+    pub protocol: Protocol,
+    /// Whether TLS protects them. Always with HTTP/3.
+    pub tls: bool,
+    /// The most connections open at a time to one host; at least 1.
     pub connections: u16,
-    /// The most unanswered requests on one connection; `None` waits for each answer before the next
-    /// request.
+    /// The hosts over which the embedded files are spread; at least 1. The names differ, the server
+    /// is the same.
+    pub hosts: u16,
+    /// HTTP/1.x: the most unanswered requests on one connection; `None` waits for each answer before
+    /// the next request.
     pub pipeline: Option<u16>,
+    /// HTTP/2 and HTTP/3: the most streams open on one connection; `None`: as many as the server
+    /// allows.
+    pub streams: Option<u16>,
     /// Whether images are fetched in two parts, the first octets of all before the rest of any
     /// ("poor man's multiplexing").
     pub ranges: bool,
+    /// Whether the client lets the server push.
+    pub push: bool,
     /// Whether the client closes its connections as soon as a page is complete, rather than keep
     /// them for the next one (Barford and Crovella's "early close"). Connections that carry one
     /// exchange are closed anyway.
     pub early_close: bool,
 }
 
+impl Policy {
+    /// One connection with this protocol, and nothing special about its use. With TLS where the
+    /// protocol is met with it on the Web: HTTP/2 and HTTP/3.
+    pub const fn plain(protocol: Protocol) -> Policy {
+        Policy {
+            protocol,
+            tls: protocol.multiplexes(),
+            connections: 1,
+            hosts: 1,
+            pipeline: None,
+            streams: None,
+            ranges: false,
+            push: false,
+            early_close: false,
+        }
+    }
+}
+
 /// Why a policy's text was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a connection policy: write h1.0, h1.0xN, h1.0-keepalive, h1.0-keepalivexN, \
-     h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges or h1.1-early-close, N from 1 to \
-     {MOST_CONNECTIONS}"
+     h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges or h1.1-early-close, any of them with -tls at \
+     its end, or h2, h2c, h3, h2xN, h2-sharded, h2-streamsN or h2-push, N from 1 to {MOST_CONNECTIONS}"
 )]
 pub struct ParsePolicyError {
     text: String,
@@ -59,13 +125,14 @@ impl FromStr for Policy {
     type Err = ParsePolicyError;
 
     fn from_str(text: &str) -> Result<Policy, ParsePolicyError> {
-        parse(text).ok_or_else(|| ParsePolicyError {
+        let policy = parse_http1(text).or_else(|| parse_multiplexing(text));
+        policy.ok_or_else(|| ParsePolicyError {
             text: text.to_owned(),
         })
     }
 }
 
-fn parse(text: &str) -> Option<Policy> {
+fn parse_http1(text: &str) -> Option<Policy> {
     let (version, rest) = [
         ("h1.0-keepalive", Version::Http10KeepAlive),
         ("h1.0", Version::Http10),
@@ -73,36 +140,79 @@ fn parse(text: &str) -> Option<Policy> {
     ]
     .into_iter()
     .find_map(|(name, version)| Some((version, text.strip_prefix(name)?)))?;
-    let (connections, rest) = match rest.strip_prefix('x') {
-        Some(rest) => number(rest)?,
-        None => (1, rest),
-    };
-    let (pipeline, rest) = match rest.strip_prefix("-pipeline") {
-        Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => {
-            let (depth, rest) = number(rest)?;
-            (Some(depth), rest)
-        }
-        Some(rest) => (Some(DEFAULT_PIPELINE_DEPTH), rest),
-        None => (None, rest),
-    };
-    let (ranges, rest) = match rest.strip_prefix("-ranges") {
-        Some(rest) if pipeline.is_some() => (true, rest),
-        Some(_) => return None,
-        None => (false, rest),
-    };
-    let early_close = match rest {
-        "" => false,
-        "-early-close" if version != Version::Http10 => true,
-        _ => return None,
-    };
-    let pipelines = version == Version::Http11 || pipeline.is_none();
-    (pipelines && connections <= MOST_CONNECTIONS).then_some(Policy {
-        version,
+    let (connections, rest) = optional_number(rest, "x", None)?;
+    let (pipeline, rest) = optional_number(rest, "-pipeline", Some(DEFAULT_PIPELINE_DEPTH))?;
+    let (ranges, rest) = optional_word(rest, "-ranges");
+    let (early_close, rest) = optional_word(rest, "-early-close");
+    let (tls, rest) = optional_word(rest, "-tls");
+    let connections = connections.unwrap_or(1);
+    let possible = rest.is_empty()
+        && connections <= MOST_CONNECTIONS
+        && (pipeline.is_none() || version == Version::Http11)
+        && (!ranges || pipeline.is_some())
+        && (!early_close || version != Version::Http10);
+    possible.then_some(Policy {
+        tls,
         connections,
         pipeline,
         ranges,
         early_close,
+        ..Policy::plain(Protocol::Http1(version))
     })
+}
+
+fn parse_multiplexing(text: &str) -> Option<Policy> {
+    let (protocol, tls, rest) = [
+        ("h2c", Protocol::Http2, false),
+        ("h2", Protocol::Http2, true),
+        ("h3", Protocol::Http3, true),
+    ]
+    .into_iter()
+    .find_map(|(name, protocol, tls)| Some((protocol, tls, text.strip_prefix(name)?)))?;
+    let (connections, rest) = optional_number(rest, "x", None)?;
+    let (hosts, rest) = optional_number(rest, "-sharded", Some(DEFAULT_HOSTS))?;
+    let (streams, rest) = optional_number(rest, "-streams", None)?;
+    let (push, rest) = optional_word(rest, "-push");
+    let (early_close, rest) = optional_word(rest, "-early-close");
+    let connections = connections.unwrap_or(1);
+    let possible = rest.is_empty()
+        && connections <= MOST_CONNECTIONS
+        && hosts.is_none_or(|hosts| (2..=MOST_CONNECTIONS).contains(&hosts))
+        && (!push || protocol == Protocol::Http2);
+    possible.then_some(Policy {
+        tls,
+        connections,
+        hosts: hosts.unwrap_or(1),
+        streams,
+        push,
+        early_close,
+        ..Policy::plain(protocol)
+    })
+}
+
+/// Whether `word` is next, and what follows it.
+fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
+    match text.strip_prefix(word) {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    }
+}
+
+/// The number behind `word` if that is next (`default` where there is no number), and what follows.
+/// `None` if a number is wanted and does not stand there.
+fn optional_number<'t>(
+    text: &'t str,
+    word: &str,
+    default: Option<u16>,
+) -> Option<(Option<u16>, &'t str)> {
+    match text.strip_prefix(word) {
+        None => Some((None, text)),
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit()) => {
+            let (number, rest) = number(rest)?;
+            Some((Some(number), rest))
+        }
+        Some(rest) => Some((Some(default?), rest)),
+    }
 }
 
 /// A positive number without leading zeros, and what follows it.
@@ -118,21 +228,35 @@ fn number(text: &str) -> Option<(u16, &str)> {
 /// What [`FromStr`] reads.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.version {
-            Version::Http10 => "h1.0",
-            Version::Http10KeepAlive => "h1.0-keepalive",
-            Version::Http11 => "h1.1",
+        f.write_str(match self.protocol {
+            Protocol::Http1(Version::Http10) => "h1.0",
+            Protocol::Http1(Version::Http10KeepAlive) => "h1.0-keepalive",
+            Protocol::Http1(Version::Http11) => "h1.1",
+            Protocol::Http2 if self.tls => "h2",
+            Protocol::Http2 => "h2c",
+            Protocol::Http3 => "h3",
         })?;
         if self.connections != 1 {
             write!(f, "x{}", self.connections)?;
+        }
+        match self.hosts {
+            1 => {}
+            DEFAULT_HOSTS => f.write_str("-sharded")?,
+            hosts => write!(f, "-sharded{hosts}")?,
         }
         match self.pipeline {
             None => {}
             Some(DEFAULT_PIPELINE_DEPTH) => f.write_str("-pipeline")?,
             Some(depth) => write!(f, "-pipeline{depth}")?,
         }
+        if let Some(streams) = self.streams {
+            write!(f, "-streams{streams}")?;
+        }
         f.write_str(if self.ranges { "-ranges" } else { "" })?;
-        f.write_str(if self.early_close { "-early-close" } else { "" })
+        f.write_str(if self.push { "-push" } else { "" })?;
+        f.write_str(if self.early_close { "-early-close" } else { "" })?;
+        let says_tls = self.tls && !self.protocol.multiplexes();
+        f.write_str(if says_tls { "-tls" } else { "" })
     }
 }
 
@@ -156,6 +280,16 @@ mod tests {
             "h1.1-early-close",
             "h1.0-keepalivex4-early-close",
             "h1.1x2-pipeline5-ranges-early-close",
+            "h1.1x6-tls",
+            "h1.1-pipeline-early-close-tls",
+            "h2",
+            "h2c",
+            "h3",
+            "h2x2",
+            "h2-sharded",
+            "h2c-sharded6-streams8",
+            "h2-streams16-push",
+            "h3x2-early-close",
         ] {
             let policy: Policy = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
@@ -166,13 +300,23 @@ mod tests {
         assert_eq!((deep.pipeline, deep.ranges), (Some(50), true));
         let early: Policy = "h1.1-early-close".parse().unwrap();
         assert_eq!((early.early_close, deep.early_close), (true, false));
+        let sharded: Policy = "h2-sharded".parse().unwrap();
+        assert_eq!((sharded.hosts, sharded.tls), (DEFAULT_HOSTS, true));
     }
 
     #[test]
     fn what_is_no_policy_is_answered_with_the_list() {
         for text in [
             "",
-            "h2",
+            "h4",
+            "h2-tls",
+            "h2-pipeline",
+            "h3-push",
+            "h2-sharded1",
+            "h2-streams",
+            "h2-early-close-push",
+            "h1.1-sharded",
+            "h1.1-tls-early-close",
             "h1.0x",
             "h1.0x0",
             "h1.1x04",

@@ -1,0 +1,1 @@
+//! QUIC connections (RFC 9000) over any datagram socket, without I/O.
