@@ -1,4 +1,4 @@
-//! The three reference pages of Leuchtenberger et al. (2015).
+//! The three reference pages of Leucht and Gratchoff (University of Amsterdam, 2015).
 //!
 //! The paper prints the size of each page and how many links it has: 20 kB with 2, 600 kB with 7,
 //! 1600 kB with 54. How the octets are shared out among the files is this program's choice
