@@ -8,6 +8,7 @@
 //! version of HTTP carries it.
 
 pub mod driver;
+pub mod field_block;
 pub mod h1;
 pub mod html;
 pub mod origin;

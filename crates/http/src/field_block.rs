@@ -1,0 +1,129 @@
+//! The fields of one section, names and values in one buffer that is used again.
+//!
+//! What HPACK and QPACK decode into, and what the machines of HTTP/2 and HTTP/3 read messages from.
+//! It keeps order and repetition as they came and judges nothing: whether a name may occur is the
+//! business of the protocol above.
+
+use fathometer_model::Bytes;
+
+/// The fields of one section, in order, pseudo-header fields included.
+#[derive(Debug, Clone, Default)]
+pub struct FieldBlock {
+    /// All names and values, one after the other.
+    text: Vec<u8>,
+    fields: Vec<Span>,
+}
+
+/// Where a field is; it starts where the one before it ends.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    name_end: u32,
+    end: u32,
+}
+
+impl FieldBlock {
+    /// Removes all fields and keeps the memory.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.fields.clear();
+    }
+
+    /// Adds a field at the end.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.text.extend_from_slice(name);
+        let name_end = self.text.len();
+        self.text.extend_from_slice(value);
+        self.end_field(name_end);
+    }
+
+    /// How many fields there are.
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Names and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.fields.iter().map(move |span| {
+            let (name_end, end) = (span.name_end as usize, span.end as usize);
+            let field = (&self.text[start..name_end], &self.text[name_end..end]);
+            start = end;
+            field
+        })
+    }
+
+    /// The value of the first field of this name. Names are compared octet by octet: in HTTP/2 and
+    /// HTTP/3 they are in lower case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.iter()
+            .find(|&(other, _)| other == name.as_bytes())
+            .map(|(_, value)| value)
+    }
+
+    /// Octets of all names and values: what the section is before compression, as h2load and tshark
+    /// count it.
+    pub fn octets(&self) -> Bytes {
+        Bytes(self.text.len() as u64)
+    }
+
+    /// The buffer, to which a decoder appends a name, then a value, and then says so by
+    /// [`end_field`](Self::end_field).
+    pub(crate) fn text_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    /// Makes a field of what was appended since the field before: its name ends at `name_end`.
+    pub(crate) fn end_field(&mut self, name_end: usize) {
+        // Sections are bounded far below this; positions of 32 bits halve the list.
+        let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        self.fields.push(Span {
+            name_end: position(name_end),
+            end: position(self.text.len()),
+        });
+    }
+
+    /// Takes back everything appended since the last whole field.
+    pub(crate) fn abandon_field(&mut self) {
+        let end = self.fields.last().map_or(0, |span| span.end as usize);
+        self.text.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_keep_their_order_and_the_first_is_found() {
+        let mut block = FieldBlock::default();
+        block.push(b":status", b"200");
+        block.push(b"set-cookie", b"a=1");
+        block.push(b"set-cookie", b"");
+        assert_eq!(block.len(), 3);
+        assert_eq!(block.octets(), Bytes(7 + 3 + 10 + 3 + 10));
+        assert_eq!(block.get("set-cookie"), Some(&b"a=1"[..]));
+        assert_eq!(block.get("Set-Cookie"), None);
+        let fields: Vec<_> = block.iter().collect();
+        assert_eq!(fields[2], (&b"set-cookie"[..], &b""[..]));
+        block.clear();
+        assert!(block.is_empty());
+        assert_eq!(block.octets(), Bytes(0));
+        assert_eq!(block.iter().count(), 0);
+    }
+
+    #[test]
+    fn what_was_abandoned_leaves_no_trace() {
+        let mut block = FieldBlock::default();
+        block.push(b"a", b"b");
+        block.text_mut().extend_from_slice(b"half a na");
+        block.abandon_field();
+        block.push(b"c", b"d");
+        assert_eq!(block.iter().nth(1), Some((&b"c"[..], &b"d"[..])));
+        assert_eq!(block.octets(), Bytes(4));
+    }
+}
