@@ -111,6 +111,9 @@ pub enum Failure {
     Truncated,
     /// The response broke HTTP's syntax or framing.
     BadResponse,
+    /// TLS could not be established or was broken: a certificate that is not trusted, nothing in
+    /// common, an alert from the peer, a record that cannot be opened.
+    TlsFailed,
     /// The response went past a limit of this client (header size, body size).
     TooLarge,
     /// A time limit of this client passed.
@@ -123,12 +126,13 @@ pub enum Failure {
 
 impl Failure {
     /// Every one, in its order.
-    pub const ALL: [Failure; 9] = [
+    pub const ALL: [Failure; 10] = [
         Failure::Refused,
         Failure::Reset,
         Failure::ClosedEarly,
         Failure::Truncated,
         Failure::BadResponse,
+        Failure::TlsFailed,
         Failure::TooLarge,
         Failure::TimedOut,
         Failure::LocalAbort,
@@ -143,6 +147,7 @@ impl Failure {
             Failure::ClosedEarly => "closed-early",
             Failure::Truncated => "truncated",
             Failure::BadResponse => "bad-response",
+            Failure::TlsFailed => "tls-failed",
             Failure::TooLarge => "too-large",
             Failure::TimedOut => "timed-out",
             Failure::LocalAbort => "local-abort",

@@ -93,6 +93,7 @@ fn name(failure: Failure) -> &'static str {
         Failure::ClosedEarly => "closed early",
         Failure::Truncated => "truncated",
         Failure::BadResponse => "bad response",
+        Failure::TlsFailed => "TLS failed",
         Failure::TooLarge => "too large",
         Failure::TimedOut => "timed out",
         Failure::LocalAbort => "given up",
