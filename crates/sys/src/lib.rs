@@ -15,6 +15,7 @@
 //! - [`socket`], [`mod@tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
+//! - [`awake`]: processors that do not sleep
 //! - [`process`]: programs inside a namespace, that end when told and when we do
 //! - [`sched`]: where threads run
 //! - [`usage`]: what a thread has used
@@ -22,6 +23,7 @@
 //! - [`signal`]: the user's wish to end
 //! - [`terminal`]: the terminal while a view has it
 
+pub mod awake;
 pub mod cgroup;
 pub mod clock;
 pub mod counters;

@@ -121,6 +121,10 @@ pub enum RunError {
     Empty(String),
 }
 
+/// Said of a run in a virtual machine.
+const AWAKE: &str = "this machine is a guest: its processors are kept awake while it measures, since \
+                     a processor that the hypervisor has to wake is late";
+
 /// Runs it.
 pub fn execute(
     request: &Request,
@@ -166,6 +170,8 @@ pub fn execute(
         // Of runs that were killed.
         fathometer_sys::cgroup::remove_stale();
     }
+    let awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
+    notes.extend(awake.as_ref().map(|_| AWAKE.to_owned()));
     let clock = Clock::start();
     let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
     let mut info = info(request, &materials, &cells, notes, planned, clock);
