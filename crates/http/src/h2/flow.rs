@@ -1,0 +1,186 @@
+//! Windows of flow control (RFC 9113 section 5.2 and 6.9).
+//!
+//! [`Window`] bounds what this side sends, [`ReceiveWindow`] what the peer may send. Both exist once
+//! for the connection and once for each stream.
+
+use super::error::Fault;
+
+/// The greatest window, in octets.
+pub const MAX_WINDOW: u32 = (1 << 31) - 1;
+
+/// The window of a connection before any update, whatever the settings say (section 6.9.2).
+pub const CONNECTION_WINDOW: u32 = 65_535;
+
+/// Octets that may still be sent. Less than nothing after the peer has made its initial window
+/// smaller (section 6.9.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window(i64);
+
+impl Window {
+    /// A window of this many octets.
+    pub const fn new(octets: u32) -> Window {
+        Window(octets as i64)
+    }
+
+    /// Octets that may be sent now.
+    pub fn available(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(0)
+    }
+
+    /// These were sent.
+    pub fn take(&mut self, octets: u32) {
+        debug_assert!(
+            octets <= self.available(),
+            "more was sent than the window allows"
+        );
+        self.0 -= i64::from(octets);
+    }
+
+    /// The peer takes more (WINDOW_UPDATE).
+    pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
+        self.shift(i64::from(increment))
+    }
+
+    /// The peer has changed the initial window of its streams.
+    pub fn change_initial(&mut self, before: u32, now: u32) -> Result<(), Fault> {
+        self.shift(i64::from(now) - i64::from(before))
+    }
+
+    fn shift(&mut self, by: i64) -> Result<(), Fault> {
+        let after = self.0 + by;
+        if after > i64::from(MAX_WINDOW) {
+            return Err(Fault::WindowOverflow);
+        }
+        self.0 = after;
+        Ok(())
+    }
+}
+
+/// When the peer is told that it may send more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateAt {
+    /// As soon as anything was dealt with.
+    Once,
+    /// When this many octets were dealt with, or half of the window where that is less.
+    Octets(u32),
+    /// When this share of the window, in percent, was dealt with; at most 100.
+    Percent(u8),
+    /// Never: the window runs out.
+    Never,
+}
+
+impl UpdateAt {
+    fn threshold(self, size: u32) -> Option<u32> {
+        match self {
+            UpdateAt::Once => Some(1),
+            UpdateAt::Octets(octets) => Some(octets.min(size / 2).max(1)),
+            UpdateAt::Percent(percent) => {
+                let share = u64::from(size) * u64::from(percent.min(100)) / 100;
+                Some((share as u32).max(1))
+            }
+            UpdateAt::Never => None,
+        }
+    }
+}
+
+/// Octets that the peer may still send, and those that were dealt with and not given back yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiveWindow {
+    /// What it is kept at, in octets.
+    size: u32,
+    /// What the peer may still send. Less than nothing when its streams' initial window was made
+    /// smaller while it was sending.
+    available: i64,
+    /// Dealt with and not given back.
+    dealt_with: u32,
+}
+
+impl ReceiveWindow {
+    /// A window of this many octets, kept at that.
+    pub const fn new(size: u32) -> ReceiveWindow {
+        ReceiveWindow {
+            size,
+            available: size as i64,
+            dealt_with: 0,
+        }
+    }
+
+    /// What the peer may still send, in octets.
+    pub fn available(&self) -> i64 {
+        self.available
+    }
+
+    /// Keeps the window at another size from now on; returns the increment to send when it grows. It
+    /// never shrinks.
+    pub fn grow(&mut self, size: u32) -> Option<u32> {
+        let more = size.checked_sub(self.size).filter(|&more| more > 0)?;
+        self.size = size;
+        self.available += i64::from(more);
+        Some(more)
+    }
+
+    /// A DATA frame of this length came, padding included.
+    pub fn receive(&mut self, length: u32) -> Result<(), Fault> {
+        if i64::from(length) > self.available {
+            return Err(Fault::WindowExceeded);
+        }
+        self.available -= i64::from(length);
+        Ok(())
+    }
+
+    /// This much was dealt with; returns the increment to send, if it is time for that.
+    pub fn release(&mut self, octets: u32, when: UpdateAt) -> Option<u32> {
+        self.dealt_with += octets;
+        let threshold = when.threshold(self.size)?;
+        (self.dealt_with >= threshold).then(|| self.give_back())
+    }
+
+    /// Gives back what was dealt with; the increment to send is 0 if there is nothing.
+    fn give_back(&mut self) -> u32 {
+        let increment = std::mem::take(&mut self.dealt_with);
+        self.available += i64::from(increment);
+        increment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_may_be_made_negative_and_does_not_overflow() {
+        let mut window = Window::new(100);
+        window.take(80);
+        window.change_initial(100, 10).unwrap();
+        assert_eq!(window.available(), 0);
+        window.give(71).unwrap();
+        assert_eq!(window.available(), 1);
+        assert_eq!(window.give(MAX_WINDOW), Err(Fault::WindowOverflow));
+        window.give(MAX_WINDOW - 1).unwrap();
+        assert_eq!(window.available(), MAX_WINDOW);
+    }
+
+    #[test]
+    fn the_peer_is_held_to_its_window_and_told_in_time() {
+        for (when, updates) in [
+            (UpdateAt::Once, vec![Some(30), Some(30), Some(30)]),
+            (UpdateAt::Octets(60), vec![None, Some(60), None]),
+            (UpdateAt::Octets(60_000), vec![None, Some(60), None]),
+            (UpdateAt::Percent(90), vec![None, None, Some(90)]),
+            (UpdateAt::Never, vec![None, None, None]),
+        ] {
+            let mut window = ReceiveWindow::new(100);
+            for wanted in updates {
+                window.receive(30).unwrap();
+                assert_eq!(window.release(30, when), wanted, "{when:?}");
+            }
+            let left = u32::try_from(window.available()).unwrap();
+            assert_eq!(window.receive(left + 1), Err(Fault::WindowExceeded));
+            window.receive(left).unwrap();
+        }
+        let mut window = ReceiveWindow::new(65_535);
+        assert_eq!(window.grow(1 << 20), Some((1 << 20) - 65_535));
+        assert_eq!(window.grow(100), None);
+        assert_eq!(window.available(), 1 << 20);
+    }
+}

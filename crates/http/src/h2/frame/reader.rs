@@ -1,0 +1,485 @@
+//! Reading frames as they come.
+
+use super::super::StreamId;
+use super::super::error::{Error, ErrorCode, Fault, StreamError};
+use super::super::settings::MIN_FRAME_SIZE;
+use super::write::Carrier;
+use super::{
+    DataPiece, Dependency, Frame, FrameType, HEADER_LENGTH, Header, HeaderBlock, SettingsList,
+    flags,
+};
+
+/// Bounds on what a reader takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest payload of a frame, in octets: this side's SETTINGS_MAX_FRAME_SIZE.
+    pub frame: u32,
+    /// Octets of one header block over all its frames.
+    pub block: u32,
+    /// CONTINUATION frames of one header block.
+    pub continuations: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            frame: MIN_FRAME_SIZE,
+            block: 64 * 1024,
+            continuations: 16,
+        }
+    }
+}
+
+/// A reader of frames. It keeps the header of a frame that came in part, the payload of a frame
+/// other than DATA that came in part, and a header block that goes on in another frame: no more than
+/// one frame and one header block at the longest.
+#[derive(Debug, Default)]
+pub struct Reader {
+    limits: Limits,
+    state: State,
+    /// The frame header, as far as it came.
+    head: [u8; HEADER_LENGTH],
+    head_length: usize,
+    /// The payload, as far as it came, when it did not come whole.
+    partial: Vec<u8>,
+    /// The header block, as far as it came, when it did not come in one frame.
+    block: Vec<u8>,
+    continued: Option<Continued>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum State {
+    /// A frame header is next.
+    #[default]
+    Header,
+    /// A payload is next, of which `partial` may hold the start.
+    Payload(Header),
+    /// The payload of a DATA frame is next, or the rest of it.
+    Data(Data),
+    /// Octets that nobody wants are next.
+    Skip(usize),
+    /// Nothing makes sense any more.
+    Failed,
+}
+
+/// A DATA frame that is being read.
+#[derive(Debug, Clone, Copy)]
+struct Data {
+    header: Header,
+    first: bool,
+    /// Whether the length of the padding comes first.
+    padding_unknown: bool,
+    /// Octets of content to come.
+    content: usize,
+    /// Octets of padding to come, behind the content.
+    padding: usize,
+}
+
+/// A header block that goes on.
+#[derive(Debug, Clone, Copy)]
+struct Continued {
+    stream: StreamId,
+    carrier: Carrier,
+    wire: u32,
+    /// CONTINUATION frames so far.
+    count: u32,
+}
+
+impl Reader {
+    /// A reader at the start of a frame.
+    pub fn new(limits: Limits) -> Reader {
+        Reader {
+            limits,
+            ..Reader::default()
+        }
+    }
+
+    /// Starts anew, as [`new`](Self::new) does, and keeps its memory.
+    pub fn renew(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.state = State::Header;
+        self.head_length = 0;
+        self.continued = None;
+    }
+
+    /// Whether it stands between two frames, and in no header block.
+    pub fn is_between_frames(&self) -> bool {
+        matches!(self.state, State::Header) && self.head_length == 0 && self.continued.is_none()
+    }
+
+    /// Gives back memory that holds nothing.
+    pub fn rest(&mut self) {
+        if self.is_between_frames() {
+            self.partial = Vec::new();
+            self.block = Vec::new();
+        }
+    }
+
+    /// Reads on, and takes what it has read off `input`. `None` when the input is used up and the next
+    /// frame is not there whole. After an error of the connection nothing more comes, whatever is
+    /// put in; after an error of a stream it goes on with the next frame.
+    pub fn read<'a, 'i: 'a>(
+        &'a mut self,
+        input: &mut &'i [u8],
+    ) -> Option<Result<Frame<'a>, Error>> {
+        let header = loop {
+            match &mut self.state {
+                State::Header => {
+                    let header = self.take_header(input)?;
+                    match self.begin(header) {
+                        Ok(None) => {}
+                        Ok(Some(frame)) => return Some(Ok(frame)),
+                        Err(error) => {
+                            self.state = match error {
+                                Error::Stream(_) => State::Skip(header.length as usize),
+                                Error::Connection(_) => State::Failed,
+                            };
+                            return Some(Err(error));
+                        }
+                    }
+                }
+                State::Data(data) => {
+                    if input.is_empty() && data.header.length > 0 {
+                        return None;
+                    }
+                    let piece = data.read(input);
+                    match piece {
+                        Ok(piece) if piece.last => self.state = State::Header,
+                        Ok(_) => {}
+                        Err(_) => self.state = State::Failed,
+                    }
+                    return Some(piece.map(Frame::Data).map_err(Error::from));
+                }
+                State::Skip(left) => {
+                    *left -= take(input, *left).len();
+                    if *left > 0 {
+                        return None;
+                    }
+                    self.state = State::Header;
+                }
+                State::Failed => {
+                    *input = &[];
+                    return None;
+                }
+                State::Payload(header) => {
+                    let header = *header;
+                    let length = header.length as usize;
+                    if !self.partial.is_empty() || input.len() < length {
+                        let missing = length - self.partial.len();
+                        self.partial.extend_from_slice(take(input, missing));
+                        if self.partial.len() < length {
+                            return None;
+                        }
+                    }
+                    self.state = State::Header;
+                    let goes_on = header.is_block() && !header.has(flags::END_HEADERS);
+                    if !goes_on {
+                        break header;
+                    }
+                    if let Err(fault) = self.begin_block(header, input) {
+                        self.state = State::Failed;
+                        return Some(Err(fault.into()));
+                    }
+                }
+            }
+        };
+        let payload = match self.partial.len() {
+            0 => take(input, header.length as usize),
+            _ => &self.partial[..],
+        };
+        let frame = match self.continued.take() {
+            None => parse(header, payload),
+            Some(continued) => {
+                self.block.extend_from_slice(payload);
+                let wire = continued.wire + wire(header);
+                Ok(continued.carrier.frame(continued.stream, &self.block, wire))
+            }
+        };
+        if matches!(frame, Err(Error::Connection(_))) {
+            self.state = State::Failed;
+        }
+        Some(frame)
+    }
+
+    /// The frame header that comes next, when it is there whole.
+    fn take_header(&mut self, input: &mut &[u8]) -> Option<Header> {
+        if self.head_length == 0
+            && let Some((head, rest)) = input.split_first_chunk()
+        {
+            *input = rest;
+            return Some(Header::parse(head));
+        }
+        let more = take(input, HEADER_LENGTH - self.head_length);
+        let end = self.head_length + more.len();
+        self.head[self.head_length..end].copy_from_slice(more);
+        self.head_length = end % HEADER_LENGTH;
+        (end == HEADER_LENGTH).then(|| Header::parse(&self.head))
+    }
+
+    /// Judges a frame by its header, and sets the state for what follows that.
+    fn begin(&mut self, header: Header) -> Result<Option<Frame<'static>>, Error> {
+        if header.length > self.limits.frame {
+            return Err(Fault::FrameTooLong.into());
+        }
+        match &mut self.continued {
+            Some(continued) => {
+                if header.kind != FrameType::CONTINUATION || header.stream != continued.stream {
+                    return Err(Fault::BlockInterrupted.into());
+                }
+                continued.count += 1;
+                let length = self.block.len() + header.length as usize;
+                if continued.count > self.limits.continuations
+                    || length > self.limits.block as usize
+                {
+                    return Err(Fault::BlockTooLong.into());
+                }
+            }
+            None if header.kind == FrameType::CONTINUATION => {
+                return Err(Fault::UnexpectedContinuation.into());
+            }
+            None => {}
+        }
+        let length = header.length;
+        let ack = header.has(flags::ACK);
+        let padded = u32::from(header.has(flags::PADDED));
+        // Whether it is on the connection, and whether its length is one that it can have.
+        let (on_connection, fits) = match header.kind {
+            FrameType::DATA => (Some(false), length >= padded),
+            FrameType::HEADERS if header.has(flags::PRIORITY) => {
+                (Some(false), length >= padded + 5)
+            }
+            FrameType::HEADERS => (Some(false), length >= padded),
+            FrameType::PUSH_PROMISE => (Some(false), length >= padded + 4),
+            FrameType::CONTINUATION => (Some(false), true),
+            FrameType::PRIORITY => (Some(false), length == 5),
+            FrameType::RST_STREAM => (Some(false), length == 4),
+            FrameType::SETTINGS if ack => (Some(true), length == 0),
+            FrameType::SETTINGS => (Some(true), length.is_multiple_of(6)),
+            FrameType::PING => (Some(true), length == 8),
+            FrameType::GOAWAY => (Some(true), length >= 8),
+            FrameType::PRIORITY_UPDATE => (Some(true), length >= 4),
+            FrameType::WINDOW_UPDATE => (None, length == 4),
+            _ => {
+                self.state = State::Skip(length as usize);
+                return Ok(Some(Frame::Unknown(header)));
+            }
+        };
+        if on_connection.is_some_and(|wanted| wanted != header.stream.is_connection()) {
+            return Err(Fault::WrongStreamZero.into());
+        }
+        match header.kind {
+            FrameType::PRIORITY if !fits => {
+                return Err(StreamError::new(header.stream, Fault::FrameLength).into());
+            }
+            _ if !fits => return Err(Fault::FrameLength.into()),
+            FrameType::HEADERS | FrameType::PUSH_PROMISE if length > self.limits.block => {
+                return Err(Fault::BlockTooLong.into());
+            }
+            _ => {}
+        }
+        self.state = if header.kind == FrameType::DATA {
+            State::Data(Data {
+                header,
+                first: true,
+                padding_unknown: header.has(flags::PADDED),
+                content: length as usize,
+                padding: 0,
+            })
+        } else {
+            self.partial.clear();
+            State::Payload(header)
+        };
+        Ok(None)
+    }
+
+    /// Keeps the payload of a frame that does not end its header block.
+    fn begin_block(&mut self, header: Header, input: &mut &[u8]) -> Result<(), Fault> {
+        let payload = match self.partial.len() {
+            0 => take(input, header.length as usize),
+            _ => &self.partial[..],
+        };
+        match &mut self.continued {
+            Some(continued) => {
+                self.block.extend_from_slice(payload);
+                continued.wire += wire(header);
+            }
+            None => {
+                let (carrier, fragment) = block_start(header, payload)?;
+                self.block.clear();
+                self.block.extend_from_slice(fragment);
+                self.continued = Some(Continued {
+                    stream: header.stream,
+                    carrier,
+                    wire: wire(header),
+                    count: 0,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Data {
+    /// Reads a piece; of a frame that is not empty, `input` has at least one octet.
+    fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<DataPiece<'a>, Fault> {
+        let before = input.len();
+        if self.padding_unknown
+            && let Some((&padding, rest)) = input.split_first()
+        {
+            *input = rest;
+            self.padding_unknown = false;
+            self.padding = usize::from(padding);
+            self.content = (self.content - 1)
+                .checked_sub(self.padding)
+                .ok_or(Fault::Padding)?;
+        }
+        let content = take(input, self.content);
+        self.content -= content.len();
+        if self.content == 0 {
+            self.padding -= take(input, self.padding).len();
+        }
+        let last = self.content == 0 && self.padding == 0;
+        let first = std::mem::replace(&mut self.first, false);
+        let consumed = (before - input.len()) as u32;
+        Ok(DataPiece {
+            stream: self.header.stream,
+            length: self.header.length,
+            first,
+            last,
+            end_stream: last && self.header.has(flags::END_STREAM),
+            content,
+            wire: consumed + if first { HEADER_LENGTH as u32 } else { 0 },
+        })
+    }
+}
+
+impl Header {
+    fn is_block(self) -> bool {
+        matches!(
+            self.kind,
+            FrameType::HEADERS | FrameType::PUSH_PROMISE | FrameType::CONTINUATION
+        )
+    }
+}
+
+impl Carrier {
+    fn frame(self, stream: StreamId, block: &[u8], wire: u32) -> Frame<'_> {
+        let block = HeaderBlock {
+            stream,
+            end_stream: false,
+            dependency: None,
+            block,
+            wire,
+        };
+        match self {
+            Carrier::Push { promised } => Frame::Push { promised, block },
+            Carrier::Headers {
+                end_stream,
+                dependency,
+            } => Frame::Headers(HeaderBlock {
+                end_stream,
+                dependency,
+                ..block
+            }),
+        }
+    }
+}
+
+/// Reads a payload whose length is one that its frame can have.
+fn parse(header: Header, payload: &[u8]) -> Result<Frame<'_>, Error> {
+    let stream = header.stream;
+    let acknowledges = header.has(flags::ACK);
+    Ok(match header.kind {
+        FrameType::HEADERS | FrameType::PUSH_PROMISE => {
+            let (carrier, block) = block_start(header, payload)?;
+            carrier.frame(stream, block, wire(header))
+        }
+        FrameType::PRIORITY => Frame::Priority {
+            stream,
+            dependency: Dependency::parse(*first(payload)?),
+        },
+        FrameType::RST_STREAM => Frame::Reset {
+            stream,
+            code: ErrorCode(number(payload)?),
+        },
+        FrameType::SETTINGS if acknowledges => Frame::SettingsAcknowledged,
+        FrameType::SETTINGS => {
+            Frame::Settings(SettingsList::parse(payload).ok_or(Fault::FrameLength)?)
+        }
+        FrameType::PING => Frame::Ping {
+            acknowledges,
+            payload: *first(payload)?,
+        },
+        FrameType::GOAWAY => Frame::GoAway {
+            last: StreamId::new(number(payload)?),
+            code: ErrorCode(number(&payload[4..])?),
+            debug: &payload[8..],
+        },
+        FrameType::WINDOW_UPDATE => {
+            let increment = StreamId::new(number(payload)?).number();
+            match increment {
+                0 if stream.is_connection() => return Err(Fault::ZeroIncrement.into()),
+                0 => return Err(StreamError::new(stream, Fault::ZeroIncrement).into()),
+                _ => Frame::WindowUpdate { stream, increment },
+            }
+        }
+        FrameType::PRIORITY_UPDATE => {
+            let about = StreamId::new(number(payload)?);
+            if about.is_connection() {
+                return Err(Fault::WrongStreamZero.into());
+            }
+            Frame::PriorityUpdate {
+                stream: about,
+                field: &payload[4..],
+            }
+        }
+        _ => Frame::Unknown(header),
+    })
+}
+
+/// Takes the start of a header block apart: what comes before the fields, and the fields.
+fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), Fault> {
+    if header.has(flags::PADDED) {
+        let (&padding, rest) = payload.split_first().ok_or(Fault::FrameLength)?;
+        let length = rest.len().checked_sub(usize::from(padding));
+        payload = &rest[..length.ok_or(Fault::Padding)?];
+    }
+    // What padding left may be too short for what the flags announce.
+    let carrier = if header.kind == FrameType::PUSH_PROMISE {
+        let promised = StreamId::new(number(payload).map_err(|_| Fault::Padding)?);
+        payload = &payload[4..];
+        Carrier::Push { promised }
+    } else {
+        let mut dependency = None;
+        if header.has(flags::PRIORITY) {
+            let octets: &[u8; 5] = first(payload).map_err(|_| Fault::Padding)?;
+            dependency = Some(Dependency::parse(*octets));
+            payload = &payload[5..];
+        }
+        Carrier::Headers {
+            end_stream: header.has(flags::END_STREAM),
+            dependency,
+        }
+    };
+    Ok((carrier, payload))
+}
+
+/// Octets of a frame.
+fn wire(header: Header) -> u32 {
+    HEADER_LENGTH as u32 + header.length
+}
+
+fn first<const N: usize>(payload: &[u8]) -> Result<&[u8; N], Fault> {
+    payload.first_chunk().ok_or(Fault::FrameLength)
+}
+
+fn number(payload: &[u8]) -> Result<u32, Fault> {
+    first(payload).map(|&octets| u32::from_be_bytes(octets))
+}
+
+/// Takes up to `most` octets off the input.
+fn take<'a>(input: &mut &'a [u8], most: usize) -> &'a [u8] {
+    let (taken, rest) = input.split_at(most.min(input.len()));
+    *input = rest;
+    taken
+}

@@ -1,0 +1,50 @@
+//! HTTP/2 on the wire (RFC 9113).
+//!
+//! - [`frame`]: frames, read piece by piece and written into a buffer
+//! - [`settings`]: the settings of one side
+//! - [`flow`]: windows of flow control
+//! - [`error`]: error codes, and what a peer did to earn one
+
+pub mod error;
+pub mod flow;
+pub mod frame;
+pub mod settings;
+
+/// What a client sends before its first frame (RFC 9113 section 3.4).
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The number of a stream within its connection; at most 2^31 − 1. Zero is the connection itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(u32);
+
+impl StreamId {
+    /// The connection as a whole.
+    pub const CONNECTION: StreamId = StreamId(0);
+    /// The greatest number of all.
+    pub const MAX: StreamId = StreamId((1 << 31) - 1);
+
+    /// A stream by its number; the highest bit, which is reserved, is dropped.
+    pub const fn new(number: u32) -> StreamId {
+        StreamId(number & StreamId::MAX.0)
+    }
+
+    /// The number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Whether it is the connection itself.
+    pub const fn is_connection(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether clients open streams of such numbers: odd ones.
+    pub const fn is_client(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// Whether servers open streams of such numbers: even ones but zero.
+    pub const fn is_server(self) -> bool {
+        self.0 != 0 && self.0 & 1 == 0
+    }
+}
