@@ -10,5 +10,7 @@
 pub mod driver;
 pub mod field_block;
 pub mod h1;
+pub mod hpack;
 pub mod html;
+mod huffman;
 pub mod origin;

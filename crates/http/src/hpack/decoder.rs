@@ -1,0 +1,169 @@
+//! Blocks into fields.
+
+use super::string::{self, Missing};
+use super::table::{ENTRY_OVERHEAD, Table};
+use super::{DEFAULT_TABLE_SIZE, Error, integer, static_table};
+use crate::field_block::FieldBlock;
+use crate::huffman;
+
+/// One direction's decoder.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    table: Table,
+    /// The largest table the peer may ask for.
+    limit: u64,
+    /// Whether the next block must begin with a size within the limit.
+    size_update_due: bool,
+    max_section: u64,
+}
+
+impl Decoder {
+    /// A decoder whose peer may use a table of `max_table` octets (what is announced as
+    /// SETTINGS_HEADER_TABLE_SIZE), and may send sections of `max_section` octets, each field counted
+    /// with 32 more (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
+    ///
+    /// The table has 4096 octets at first, even where less was announced: the peer does not know it
+    /// yet. Once it does, [`set_table_limit`](Self::set_table_limit) holds it to it.
+    pub fn new(max_table: u32, max_section: u64) -> Decoder {
+        Decoder {
+            table: Table::new(u64::from(DEFAULT_TABLE_SIZE)),
+            limit: u64::from(max_table),
+            size_update_due: false,
+            max_section,
+        }
+    }
+
+    /// The peer has acknowledged settings with this SETTINGS_HEADER_TABLE_SIZE. When its table is
+    /// larger, the next block must begin with a smaller size (RFC 7541 section 4.2).
+    pub fn set_table_limit(&mut self, limit: u32) {
+        self.limit = u64::from(limit);
+        self.size_update_due = self.table.capacity() > self.limit;
+    }
+
+    /// Decodes a block, its fragments joined, and appends its fields to `into`.
+    ///
+    /// # Errors
+    /// After [`Error::SectionTooLarge`] the table is right, and `into` has the fields that fitted.
+    /// After any other the decoder is of no more use.
+    pub fn decode(&mut self, block: &[u8], into: &mut FieldBlock) -> Result<(), Error> {
+        let mut rest = block;
+        while let Some(&first) = rest.first()
+            && first & 0b1110_0000 == 0b0010_0000
+        {
+            let size = take_integer(&mut rest, 5)?;
+            if size > self.limit {
+                return Err(Error::TableTooLarge);
+            }
+            self.table.set_capacity(size);
+            self.size_update_due = false;
+        }
+        if self.size_update_due {
+            return Err(Error::MissingSizeUpdate);
+        }
+        let mut section = Section {
+            into,
+            size: 0,
+            most: self.max_section,
+        };
+        while let Some(&first) = rest.first() {
+            if first & 0b1000_0000 != 0 {
+                let index = take_integer(&mut rest, 7)?;
+                let (name, value) = self.entry(index)?;
+                section.add(name, value);
+                continue;
+            }
+            let (prefix, is_inserted) = match first & 0b1110_0000 {
+                0b0100_0000 | 0b0110_0000 => (6, true),
+                0b0010_0000 => return Err(Error::LateSizeUpdate),
+                _ => (4, false),
+            };
+            let text = section.into.text_mut();
+            let start = text.len();
+            match take_integer(&mut rest, prefix)? {
+                0 => take_string(&mut rest, text)?,
+                index => text.extend_from_slice(self.entry(index)?.0),
+            }
+            let name_end = text.len();
+            take_string(&mut rest, text)?;
+            if is_inserted {
+                let (name, value) = text[start..].split_at(name_end - start);
+                self.table.insert(name, value);
+            }
+            section.end_field(start, name_end);
+        }
+        if section.is_too_large() {
+            Err(Error::SectionTooLarge)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The entry at an index of both tables.
+    fn entry(&self, index: u64) -> Result<(&[u8], &[u8]), Error> {
+        let place = index.checked_sub(1).ok_or(Error::UnknownIndex)?;
+        if let Some((name, value)) = static_table::FIELDS.field(place as usize)
+            && place < static_table::LENGTH
+        {
+            return Ok((name.as_bytes(), value.as_bytes()));
+        }
+        let back = place - static_table::LENGTH;
+        self.table
+            .inserted()
+            .checked_sub(back + 1)
+            .and_then(|number| self.table.entry(number))
+            .ok_or(Error::UnknownIndex)
+    }
+}
+
+/// The section that is being decoded: what fits is kept.
+struct Section<'a> {
+    into: &'a mut FieldBlock,
+    size: u64,
+    most: u64,
+}
+
+impl Section<'_> {
+    /// Adds a field of a table.
+    fn add(&mut self, name: &[u8], value: &[u8]) {
+        self.size += name.len() as u64 + value.len() as u64 + ENTRY_OVERHEAD;
+        if self.size <= self.most {
+            self.into.push(name, value);
+        }
+    }
+
+    /// Adds the field whose text was appended from `start` on.
+    fn end_field(&mut self, start: usize, name_end: usize) {
+        let length = self.into.text_mut().len() - start;
+        self.size += length as u64 + ENTRY_OVERHEAD;
+        if self.size <= self.most {
+            self.into.end_field(name_end);
+        } else {
+            self.into.abandon_field();
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.size > self.most
+    }
+}
+
+fn take_integer(input: &mut &[u8], prefix: u32) -> Result<u64, Error> {
+    match integer::decode(input, prefix) {
+        Ok(Some((value, length))) => {
+            *input = &input[length..];
+            Ok(value)
+        }
+        Ok(None) => Err(Error::Truncated),
+        Err(integer::TooLarge) => Err(Error::IntegerTooLarge),
+    }
+}
+
+fn take_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    let (text, length) = string::read(input, 7).map_err(|missing| match missing {
+        Missing::Length | Missing::Octets(_) => Error::Truncated,
+        Missing::TooLong => Error::IntegerTooLarge,
+    })?;
+    *input = &input[length..];
+    text.append_to(out)
+        .map_err(|huffman::Invalid| Error::BadHuffman)
+}

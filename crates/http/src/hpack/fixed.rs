@@ -1,0 +1,105 @@
+//! Static tables: fields that need no insertion, found by a hash made when the crate is compiled.
+
+use super::hash;
+
+/// A static table of `N` fields, whose names are found through `B` buckets.
+#[derive(Debug)]
+pub(crate) struct Fixed<const N: usize, const B: usize> {
+    fields: [(&'static str, &'static str); N],
+    /// One more than the place of the first field of a name; 0: none.
+    buckets: [u8; B],
+    /// One more than the place of the next field of the same name; 0: none.
+    next: [u8; N],
+}
+
+/// What a static table has for a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FixedMatch {
+    /// The field, at this place.
+    Field(usize),
+    /// Its name, at this place first.
+    Name(usize),
+    /// Nothing.
+    None,
+}
+
+impl<const N: usize, const B: usize> Fixed<N, B> {
+    /// Makes the table of these fields, which are fewer than 255 and half as many as the buckets.
+    pub const fn new(fields: [(&'static str, &'static str); N]) -> Fixed<N, B> {
+        assert!(N < 255 && B.is_power_of_two() && B >= N);
+        let (mut buckets, mut next) = ([0; B], [0; N]);
+        let mut place = 0;
+        while place < N {
+            let name = fields[place].0.as_bytes();
+            let mut bucket = bucket::<B>(hash::of(name));
+            loop {
+                let first = buckets[bucket] as usize;
+                if first == 0 {
+                    buckets[bucket] = place as u8 + 1;
+                    break;
+                }
+                if same(fields[first - 1].0.as_bytes(), name) {
+                    let mut last = first - 1;
+                    while next[last] > 0 {
+                        last = next[last] as usize - 1;
+                    }
+                    next[last] = place as u8 + 1;
+                    break;
+                }
+                bucket = (bucket + 1) % B;
+            }
+            place += 1;
+        }
+        Fixed {
+            fields,
+            buckets,
+            next,
+        }
+    }
+
+    /// The field at a place, counted from 0.
+    pub fn field(&self, place: usize) -> Option<(&'static str, &'static str)> {
+        self.fields.get(place).copied()
+    }
+
+    /// Looks a field up, given the hash of its name.
+    pub fn find(&self, name_hash: u64, name: &[u8], value: &[u8]) -> FixedMatch {
+        let mut bucket = bucket::<B>(name_hash);
+        loop {
+            let Some(first) = usize::from(self.buckets[bucket]).checked_sub(1) else {
+                return FixedMatch::None;
+            };
+            if self.fields[first].0.as_bytes() == name {
+                let mut place = first;
+                loop {
+                    if self.fields[place].1.as_bytes() == value {
+                        return FixedMatch::Field(place);
+                    }
+                    match usize::from(self.next[place]).checked_sub(1) {
+                        Some(next) => place = next,
+                        None => return FixedMatch::Name(first),
+                    }
+                }
+            }
+            bucket = (bucket + 1) % B;
+        }
+    }
+}
+
+const fn bucket<const B: usize>(hash: u64) -> usize {
+    (hash >> 32) as usize % B
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut place = 0;
+    while place < one.len() {
+        if one[place] != other[place] {
+            return false;
+        }
+        place += 1;
+    }
+    true
+}

@@ -1,0 +1,116 @@
+//! Integers with a prefix (RFC 7541 section 5.1), as HPACK and QPACK write them.
+
+/// The largest integer that is read: what a QUIC integer holds. Nothing in either format is larger.
+const LARGEST: u64 = (1 << 62) - 1;
+
+/// An integer beyond [`LARGEST`], or written in more octets than that takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooLarge;
+
+/// Appends an integer. The first octet has `pattern` above its last `prefix` bits (1 to 8).
+pub(crate) fn encode(value: u64, prefix: u32, pattern: u8, out: &mut Vec<u8>) {
+    let most = (1u64 << prefix) - 1;
+    if value < most {
+        out.push(pattern | value as u8);
+        return;
+    }
+    out.push(pattern | most as u8);
+    let mut rest = value - most;
+    while rest >= 0x80 {
+        out.push(0x80 | rest as u8);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+/// Octets that [`encode`] writes.
+pub(crate) fn encoded_length(value: u64, prefix: u32) -> usize {
+    let most = (1u64 << prefix) - 1;
+    if value < most {
+        return 1;
+    }
+    let bits = 64 - (value - most).leading_zeros().min(63);
+    1 + bits.div_ceil(7) as usize
+}
+
+/// Reads the integer that `input` starts with, in the last `prefix` bits of the first octet and what
+/// follows. Returns it and how many octets it takes; `None` when it is not there whole.
+///
+/// # Errors
+/// When it is larger than what is read.
+pub(crate) fn decode(input: &[u8], prefix: u32) -> Result<Option<(u64, usize)>, TooLarge> {
+    let Some(&first) = input.first() else {
+        return Ok(None);
+    };
+    let most = (1u64 << prefix) - 1;
+    let start = u64::from(first) & most;
+    if start < most {
+        return Ok(Some((start, 1)));
+    }
+    let mut value = start;
+    for (place, &octet) in input[1..].iter().enumerate() {
+        // Nine octets hold 63 bits: a tenth is too many even if it says nothing.
+        if place == 9 {
+            return Err(TooLarge);
+        }
+        value += u64::from(octet & 0x7f) << (7 * place);
+        if value > LARGEST {
+            return Err(TooLarge);
+        }
+        if octet & 0x80 == 0 {
+            return Ok(Some((value, place + 2)));
+        }
+    }
+    if input.len() > 10 {
+        return Err(TooLarge);
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_rfc() {
+        // RFC 7541 appendix C.1.
+        for (value, prefix, octets) in [
+            (10, 5, &[0b01010][..]),
+            (1337, 5, &[0b11111, 0b1001_1010, 0b1010]),
+            (42, 8, &[0b10_1010]),
+        ] {
+            let mut out = Vec::new();
+            encode(value, prefix, 0, &mut out);
+            assert_eq!(out, octets);
+            assert_eq!(decode(&out, prefix), Ok(Some((value, octets.len()))));
+        }
+    }
+
+    #[test]
+    fn integers_have_an_end_and_a_bound() {
+        assert_eq!(decode(&[], 5), Ok(None));
+        assert_eq!(decode(&[0x1f], 5), Ok(None));
+        assert_eq!(decode(&[0x1f, 0x80, 0x80], 5), Ok(None));
+        // Zeros may follow, as long as they end.
+        assert_eq!(decode(&[0x1f, 0x80, 0x80, 0x00], 5), Ok(Some((31, 4))));
+        assert_eq!(decode(&[0xff; 16], 8), Err(TooLarge));
+        let endless = [&[0x1f][..], &[0x80; 12]].concat();
+        assert_eq!(decode(&endless, 5), Err(TooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(value in 0..=LARGEST, prefix in 1u32..=8, shift in 0u32..62) {
+            let value = value >> shift;
+            let mut out = Vec::new();
+            encode(value, prefix, 0, &mut out);
+            prop_assert_eq!(out.len(), encoded_length(value, prefix));
+            prop_assert_eq!(decode(&out, prefix), Ok(Some((value, out.len()))));
+            for end in 0..out.len() {
+                prop_assert_eq!(decode(&out[..end], prefix), Ok(None));
+            }
+        }
+    }
+}

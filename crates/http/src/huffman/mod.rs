@@ -1,0 +1,206 @@
+//! The Huffman code of HPACK and QPACK (RFC 7541 section 5.2 and appendix B).
+//!
+//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols,
+//! so that the lengths alone say all, and every table here is made from them when the crate is
+//! compiled. The decoder looks ten bits up at once, which is every code of text; what is longer is
+//! found by comparing with the first code of each length.
+
+mod code;
+
+use code::{CODES, LONG, LOOK_UP_BITS, SHORT, SYMBOLS};
+
+/// The end-of-string symbol, which never stands in a string.
+const END_OF_STRING: u16 = 256;
+
+/// A string that is not one of the code: padding that is longer than seven bits or not of ones, or
+/// the end-of-string symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a string breaks the Huffman code")]
+pub struct Invalid;
+
+/// Octets that a text takes when it is coded, its padding included.
+pub fn encoded_length(text: &[u8]) -> usize {
+    let bits: usize = text
+        .iter()
+        .map(|&octet| usize::from(CODES[usize::from(octet)].1))
+        .sum();
+    bits.div_ceil(8)
+}
+
+/// Appends the code of a text, padded with ones.
+pub fn encode(text: &[u8], out: &mut Vec<u8>) {
+    // The bits not written yet are the last `waiting` of `bits`, always fewer than 32.
+    let (mut bits, mut waiting) = (0u64, 0u32);
+    for &octet in text {
+        let (code, length) = CODES[usize::from(octet)];
+        let length = u32::from(length);
+        bits = bits << length | u64::from(code);
+        waiting += length;
+        if waiting >= 32 {
+            waiting -= 32;
+            out.extend_from_slice(&((bits >> waiting) as u32).to_be_bytes());
+        }
+    }
+    let padding = waiting.wrapping_neg() % 8;
+    bits = bits << padding | ((1 << padding) - 1);
+    waiting += padding;
+    while waiting > 0 {
+        waiting -= 8;
+        out.push((bits >> waiting) as u8);
+    }
+}
+
+/// Appends the text of a code: at most eight octets for each five of the code.
+///
+/// # Errors
+/// When the octets are no code of a text; `out` then has a part of it.
+pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
+    out.reserve(coded.len() * 8 / 5);
+    // The next bits are the first `waiting` of `bits`; those after them are zeros.
+    let (mut bits, mut waiting) = (0u64, 0u32);
+    loop {
+        if let Some(word) = coded.first_chunk::<8>() {
+            let taken = (63 - waiting) / 8;
+            let word = u64::from_be_bytes(*word) >> (64 - 8 * taken) << (64 - 8 * taken);
+            bits |= word >> waiting;
+            waiting += 8 * taken;
+            coded = &coded[taken as usize..];
+        } else {
+            while waiting <= 56
+                && let Some((&octet, rest)) = coded.split_first()
+            {
+                bits |= u64::from(octet) << (56 - waiting);
+                waiting += 8;
+                coded = rest;
+            }
+        }
+        // A code has 30 bits at most: as long as more octets follow, there are as many here.
+        let enough = if coded.is_empty() { 1 } else { 30 };
+        while waiting >= enough {
+            let (symbol, length) = next(bits);
+            if length > waiting {
+                break;
+            }
+            if symbol == END_OF_STRING {
+                return Err(Invalid);
+            }
+            out.push(symbol as u8);
+            bits <<= length;
+            waiting -= length;
+        }
+        if coded.is_empty() {
+            // What is left is padding: the beginning of the end-of-string symbol, less than an octet.
+            let ones = (bits.leading_ones()) >= waiting;
+            return if waiting < 8 && ones {
+                Ok(())
+            } else {
+                Err(Invalid)
+            };
+        }
+    }
+}
+
+/// The symbol whose code `bits` start with, and the length of the code.
+fn next(bits: u64) -> (u16, u32) {
+    let short = SHORT[(bits >> (64 - LOOK_UP_BITS)) as usize];
+    if short.length > 0 {
+        return (u16::from(short.symbol), u32::from(short.length));
+    }
+    let start = (bits >> 32) as u32;
+    // The last group has no upper bound within 32 bits, so that one is always found.
+    let group = LONG
+        .iter()
+        .find(|group| start <= group.last)
+        .unwrap_or(&LONG[LONG.len() - 1]);
+    let length = u32::from(group.length);
+    let place = (start - group.first) >> (32 - length);
+    let symbol = SYMBOLS[usize::from(group.place) + place as usize];
+    (symbol, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn coded(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(text, &mut out);
+        assert_eq!(out.len(), encoded_length(text));
+        out
+    }
+
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, Invalid> {
+        let mut out = Vec::new();
+        decode(coded, &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn the_examples_of_the_rfc() {
+        // RFC 7541 appendices C.4 and C.6.
+        let examples: [(&[u8], &[u8]); 4] = [
+            (
+                b"www.example.com",
+                &[
+                    0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff,
+                ],
+            ),
+            (b"no-cache", &[0xa8, 0xeb, 0x10, 0x64, 0x9c, 0xbf]),
+            (b"302", &[0x64, 0x02]),
+            (b"private", &[0xae, 0xc3, 0x77, 0x1a, 0x4b]),
+        ];
+        for (text, code) in examples {
+            assert_eq!(coded(text), code);
+            assert_eq!(decoded(code).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn every_octet_has_its_code() {
+        for octet in 0..=255u8 {
+            for around in [&b""[..], b"a", b"abcdefgh", b"\x00\xff"] {
+                let text = [around, &[octet], around].concat();
+                assert_eq!(decoded(&coded(&text)).unwrap(), text);
+            }
+        }
+        // Appendix B: the first and the last of its codes.
+        assert_eq!(coded(&[0]), [0xff, 0xc7]);
+        assert_eq!(coded(&[22]), [0xff, 0xff, 0xff, 0xfb]);
+    }
+
+    #[test]
+    fn padding_is_ones_and_less_than_an_octet() {
+        assert_eq!(decoded(&[]).unwrap(), b"");
+        // "0" is five zeros.
+        assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");
+        for bad in [
+            &[0b0000_0110][..],
+            &[0b0000_0111, 0xff],
+            &[0xff],
+            &[0xff, 0xff, 0xff],
+            // The end-of-string symbol, alone and after text.
+            &[0xff, 0xff, 0xff, 0xff],
+            &[0b0000_0111, 0xff, 0xff, 0xff, 0xff],
+            // The first half of a long code.
+            &[0xff, 0xc0],
+        ] {
+            assert_eq!(decoded(bad), Err(Invalid), "{bad:x?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_coded_is_decoded(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(decoded(&coded(&text)).unwrap(), text);
+        }
+
+        #[test]
+        fn anything_is_decoded_or_refused(code in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(text) = decoded(&code) {
+                prop_assert!(text.len() <= code.len() * 8 / 5);
+                prop_assert_eq!(coded(&text), code);
+            }
+        }
+    }
+}
