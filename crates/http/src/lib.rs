@@ -7,9 +7,11 @@
 //! connection machines as the policy says. The [`origin`] decides what a server answers, whatever
 //! version of HTTP carries it.
 
+pub mod client;
 pub mod driver;
 pub mod field_block;
 pub mod h1;
+pub mod h2;
 pub mod hpack;
 pub mod html;
 mod huffman;

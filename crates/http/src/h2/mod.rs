@@ -3,11 +3,14 @@
 //! - [`frame`]: frames, read piece by piece and written into a buffer
 //! - [`settings`]: the settings of one side
 //! - [`flow`]: windows of flow control
+//! - [`priority`]: what clients say about the order of responses
 //! - [`error`]: error codes, and what a peer did to earn one
 
+pub mod client;
 pub mod error;
 pub mod flow;
 pub mod frame;
+pub mod priority;
 pub mod settings;
 
 /// What a client sends before its first frame (RFC 9113 section 3.4).
