@@ -58,6 +58,7 @@ fn origin(dress: Dress) -> Arc<Origin> {
         dress,
         wall_clock: Duration::from_secs(784_111_777),
         discard: Some("/discard".to_owned()),
+        ..OriginConfig::default()
     };
     Arc::new(Origin::new(Arc::new(site), config).expect("a sound site and dress"))
 }

@@ -150,7 +150,7 @@ impl Service {
             while let Some(action) = machine.poll_action() {
                 match action {
                     Action::ShutdownWrite => stream.shutdown(Shutdown::Write)?,
-                    Action::Close | Action::Abort => return Ok(()),
+                    Action::Close | Action::Abort | Action::Upgrade => return Ok(()),
                 }
             }
             if machine.is_finished() {

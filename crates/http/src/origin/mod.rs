@@ -12,7 +12,9 @@
 //! - [`encoding`]: choice of a content coding
 //! - [`dress`]: which response fields, in which order
 //! - [`store`]: resources that the host looks up when they are asked for
+//! - [`companions`]: which files go with which page, for server push and Early Hints
 
+pub mod companions;
 pub mod conditions;
 pub mod date;
 pub mod dress;
@@ -30,6 +32,7 @@ use std::time::Duration;
 
 use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
 
+use companions::{Companion, PageId, Plan, Table};
 use conditions::{Lines, Preconditions, Single, Validators, Verdict};
 use dress::{Dress, DressError, DressField, FieldValue};
 use index::{Index, RepresentationId};
@@ -51,6 +54,10 @@ pub struct OriginConfig {
     /// A path that takes POST and PUT, reads what comes and answers 204; for tests of request
     /// bodies. `None`: everything is read-only.
     pub discard: Option<String>,
+    /// What may be pushed with a page, where the protocol can and the client lets it.
+    pub push: Plan,
+    /// What clients are told of before a page, by 103 (Early Hints).
+    pub early_hints: Plan,
 }
 
 /// Why an origin cannot be set up.
@@ -72,6 +79,7 @@ pub struct Origin {
     fields: Vec<DressField>,
     wall_clock: Duration,
     discard: Option<Box<[u8]>>,
+    companions: Table,
 }
 
 /// What of a request an origin looks at.
@@ -102,6 +110,8 @@ pub struct Answer {
     head_only: bool,
     allow: Option<&'static str>,
     location: Option<Box<str>>,
+    /// Set for the whole of a page with which something goes.
+    page: Option<PageId>,
 }
 
 /// The representation that an answer is about.
@@ -174,6 +184,7 @@ impl Answer {
             head_only: false,
             allow: None,
             location: None,
+            page: None,
         }
     }
 
@@ -224,6 +235,7 @@ impl Origin {
             fields: config.dress.complete()?,
             wall_clock: config.wall_clock,
             discard: config.discard.map(|path| path.into_bytes().into()),
+            companions: Table::new(config.push, config.early_hints),
         })
     }
 
@@ -257,6 +269,21 @@ impl Origin {
                 }
             }
         }
+    }
+
+    /// What may be pushed with the answer: something only where that is the whole of a page to a GET.
+    pub fn pushed_with(&self, answer: &Answer) -> &[Companion] {
+        answer.page.map_or(&[], |page| self.companions.pushed(page))
+    }
+
+    /// Whether there is any page with early hints.
+    pub fn hints_early(&self) -> bool {
+        self.companions.hints_early()
+    }
+
+    /// The value of the `Link` field of a 103 (Early Hints) that goes before the answer, if one does.
+    pub fn early_hints(&self, answer: &Answer) -> Option<&[u8]> {
+        self.companions.link(answer.page?)
     }
 
     /// Seconds since the Unix epoch at `now`.
@@ -304,12 +331,17 @@ impl Origin {
                 Lookup::Overloaded => return Answer::refusal(Status::SERVICE_UNAVAILABLE),
             },
         };
-        let answer = match request.method {
+        let page = self.companions.find(path);
+        let mut answer = match request.method {
             Method::Get | Method::Head => self.represent(source, request),
             Method::Options => Answer::empty(Status::OK, Some(ALLOW_FILE)),
             _ => not_allowed(ALLOW_FILE),
         };
-        Answer { file, ..answer }
+        answer.file = file;
+        if request.method == Method::Get && matches!(answer.content, Content::Whole(_)) {
+            answer.page = page;
+        }
+        answer
     }
 
     /// Answers a GET or HEAD for a file.

@@ -79,6 +79,7 @@ macro_rules! statuses {
 
 statuses! {
     CONTINUE = 100, "100 Continue";
+    EARLY_HINTS = 103, "103 Early Hints";
     OK = 200, "200 OK";
     NO_CONTENT = 204, "204 No Content";
     PARTIAL_CONTENT = 206, "206 Partial Content";

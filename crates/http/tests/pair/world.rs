@@ -339,6 +339,7 @@ impl World {
                     side.server_open = false;
                     deliveries.push((at, Happening::ClientSeesReset));
                 }
+                server::Action::Upgrade => panic!("nobody asked for an upgrade"),
             }
         }
         for (at, happening) in deliveries {

@@ -27,6 +27,8 @@ pub struct ServerConfig {
     /// What the first request of a connection takes longer, for a server to which a new connection
     /// is work of its own.
     pub connection_time: Duration,
+    /// Whether a request may change its connection to HTTP/2 ([`Upgrade`](super::Upgrade)).
+    pub upgrade: bool,
     /// Whether [`Served`](super::Served) events are made.
     pub events: bool,
     /// Whether events come with the [text](super::RequestText) of their requests.
@@ -44,6 +46,7 @@ impl Default for ServerConfig {
             output_buffer: Bytes(64 * 1024),
             service_time: Duration::ZERO,
             connection_time: Duration::ZERO,
+            upgrade: false,
             events: false,
             request_text: false,
         }

@@ -3,8 +3,9 @@
 //! [`Connection`] is given octets and the time and gives octets, actions and the next time-out. It
 //! parses requests as they come, pipelined or not, asks the [`Origin`] what to answer, and queues the
 //! answers in order; bodies are never copied, heads are written into one buffer, and nothing is
-//! allocated for an exchange once that buffer has grown. It holds no socket and reads no clock, it
-//! does not upgrade and it does not proxy.
+//! allocated for an exchange once that buffer has grown. It holds no socket and reads no clock, and it
+//! does not proxy. Where it is [told to](ServerConfig::upgrade), it recognises the wish to go on in HTTP/2
+//! ([`Upgrade`]).
 //!
 //! Methods fall into `handle_*` (something happened), `poll_*` (what follows) and the pair
 //! [`transmit`](Connection::transmit) and [`transmitted`](Connection::transmitted). The host of a
@@ -33,6 +34,7 @@ mod refusal;
 mod request;
 mod respond;
 mod text;
+mod upgrade;
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -52,6 +54,7 @@ pub use self::config::{CloseManner, Coalesce, Limits, ServerConfig};
 pub use self::output::FilePart;
 pub use self::refusal::{CloseReason, Refusal};
 pub use self::text::RequestText;
+pub use self::upgrade::Upgrade;
 
 /// How long a client of a server that ends is waited for to close its half.
 const ENDING_LINGER: Duration = Duration::from_secs(1);
@@ -65,6 +68,8 @@ pub enum Action {
     Close,
     /// Reset the connection: its peer takes nothing any more.
     Abort,
+    /// Go on in HTTP/2 with [`Connection::take_upgrade`].
+    Upgrade,
 }
 
 /// An exchange whose response was handed to the transport whole.
@@ -124,6 +129,7 @@ pub struct Connection {
     texts: Texts,
     /// The server ends: what is under way is answered, and no more.
     ending: bool,
+    upgrade: Option<Box<Upgrade>>,
     dates: Dates,
     scratch: Vec<u8>,
 }
@@ -140,6 +146,8 @@ enum Reading {
     },
     /// Nothing that will be answered.
     Nothing,
+    /// Nothing of this machine's.
+    Upgraded,
 }
 
 #[derive(Debug)]
@@ -187,6 +195,8 @@ struct Work {
     head: usize,
     /// When the response is ready.
     until: Instant,
+    /// Octets of the interim response that was sent meanwhile.
+    interim: Bytes,
 }
 
 /// What happens when [`Connection::poll_timeout`] has come.
@@ -227,6 +237,7 @@ impl Connection {
             events: VecDeque::new(),
             texts: Texts::default(),
             ending: false,
+            upgrade: None,
             dates: Dates::default(),
             scratch: Vec::new(),
         }
@@ -572,7 +583,7 @@ impl Connection {
             (self.output.held() > 0).then(|| (self.last_input + limits.idle, Timeout::Hold));
         let reading = match (&self.reading, self.head_started) {
             _ if self.is_congested() || self.work.is_some() => None,
-            (Reading::Nothing, _) => None,
+            (Reading::Nothing | Reading::Upgraded, _) => None,
             (Reading::Body { .. }, _) => Some((self.last_input + limits.idle, Timeout::Body)),
             (Reading::Head, Some(started)) => Some((started + limits.header, Timeout::Head)),
             (Reading::Head, None) if !self.output.is_empty() => None,

@@ -30,6 +30,7 @@ impl Connection {
                 Reading::Head if self.is_congested() => 0,
                 Reading::Head => self.read_head(rest, now),
                 Reading::Body { .. } => self.read_body(rest, now),
+                Reading::Upgraded => 0,
                 Reading::Nothing => {
                     self.discarded += rest.len() as u64;
                     rest.len()
@@ -54,7 +55,7 @@ impl Connection {
         }
         let found = match self.work {
             Some(work) if now < work.until => return 0,
-            Some(work) => Ok(work.head),
+            Some(work) => Ok((work.head, Some(work.interim))),
             None => {
                 self.head_started.get_or_insert(now);
                 match self.find_head(bytes) {
@@ -62,12 +63,15 @@ impl Connection {
                     Ok(Some(head)) => {
                         let time = self.work_time();
                         if !time.is_zero() {
-                            let until = now + time;
-                            self.work = Some(Work { head, until });
+                            self.work = Some(Work {
+                                head,
+                                until: now + time,
+                                interim: self.hint_before_work(&bytes[..head], now),
+                            });
                             self.head_started = None;
                             return 0;
                         }
-                        Ok(head)
+                        Ok((head, None))
                     }
                     Err(refusal) => Err(refusal),
                 }
@@ -76,11 +80,14 @@ impl Connection {
         self.work = None;
         self.head_end = HeadEnd::new();
         self.head_started = None;
-        let begun = found.and_then(|length| {
+        let begun = found.and_then(|(length, interim)| {
             let head = &bytes[..length];
             let read = request::read(head, &self.config.limits)?;
+            if self.upgrades(&read, head) {
+                return Ok(length);
+            }
             let text = self.keep_text(read.line, head);
-            self.begin(&read, length, text, now)
+            self.begin(&read, (length, interim), text, now)
                 .inspect_err(|_| self.texts.forget(text))?;
             Ok(length)
         });
@@ -91,6 +98,23 @@ impl Connection {
                 0
             }
         }
+    }
+
+    /// Sends hints of what goes with the answer that is going to be worked on, if there are any. A request
+    /// that cannot be read is refused when it is taken up.
+    fn hint_before_work(&mut self, head: &[u8], now: Instant) -> Bytes {
+        if !self.origin.hints_early() {
+            return Bytes(0);
+        }
+        let Ok(head) = request::read(head, &self.config.limits) else {
+            return Bytes(0);
+        };
+        let answer = self.origin.decide(&head.request, now, &mut self.scratch);
+        let interim = self.hint_early(&answer, head.version);
+        if interim > Bytes(0) {
+            self.release_all(now);
+        }
+        interim
     }
 
     /// Keeps what is said of a request in logs.
@@ -145,15 +169,20 @@ impl Connection {
         Ok(end)
     }
 
-    /// Decides the answer to a request, and what is to be read before it is given.
+    /// Decides the answer to a request, and what is to be read before it is given. With the length of
+    /// its head come the octets of the interim response that went out while it was worked on.
     fn begin(
         &mut self,
         head: &RequestHead<'_>,
-        length: usize,
+        (length, interim): (usize, Option<Bytes>),
         text: TextLengths,
         now: Instant,
     ) -> Result<(), Refusal> {
         let answer = self.origin.decide(&head.request, now, &mut self.scratch);
+        let interim = match interim {
+            Some(interim) => interim,
+            None => self.hint_early(&answer, head.version),
+        };
         let mut exchange = Exchange {
             version: head.version,
             persistent: head.persistent,
@@ -168,6 +197,7 @@ impl Connection {
                 },
                 status: answer.status().code(),
                 request_head: Bytes(length as u64),
+                head: interim,
                 ..Served::unread(now)
             },
             answer,
@@ -198,7 +228,7 @@ impl Connection {
                 text.extend_from_slice(Status::CONTINUE.line().as_bytes());
                 text.extend_from_slice(b"\r\n\r\n");
             });
-            exchange.served.head = Bytes(self.output.queued() - before);
+            exchange.served.head += Bytes(self.output.queued() - before);
             // The client waits for it with the content: whatever is held goes too.
             self.release_all(now);
         }

@@ -38,6 +38,8 @@ pub(super) struct RequestHead<'a> {
     pub persistent: bool,
     /// Whether it has said so.
     pub asks_keep_alive: bool,
+    /// `HTTP2-Settings` of a request that asks to go on in HTTP/2.
+    pub http2_settings: Option<&'a [u8]>,
 }
 
 /// Reads a whole head, its empty line included.
@@ -79,6 +81,9 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
         expects_continue,
         persistent: kept && !found.close,
         asks_keep_alive: found.keep_alive && !found.close,
+        http2_settings: found
+            .http2_settings()
+            .filter(|_| version == Version::Http11),
     })
 }
 
@@ -113,9 +118,20 @@ struct Found<'a> {
     codings: Option<TransferCodings>,
     close: bool,
     keep_alive: bool,
+    /// What `Connection` and `Upgrade` say of [`Upgrade`](super::Upgrade).
+    upgrade: UpgradeWords,
+    http2_settings: Single<'a>,
     preconditions: Preconditions<'a>,
     range: Single<'a>,
     accept_encoding: Lines<'a>,
+}
+
+/// The words that all have to be there for a change to HTTP/2.
+#[derive(Default)]
+struct UpgradeWords {
+    option_upgrade: bool,
+    option_settings: bool,
+    h2c: bool,
 }
 
 impl<'a> Found<'a> {
@@ -145,7 +161,18 @@ impl<'a> Found<'a> {
                 for option in fields::list(value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    self.upgrade.option_upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+                    self.upgrade.option_settings |= option.eq_ignore_ascii_case(b"http2-settings");
                 }
+                true
+            }
+            Some(Known::Upgrade) => {
+                // Names of protocols are compared as they are.
+                self.upgrade.h2c |= fields::list(value).any(|protocol| protocol == b"h2c");
+                true
+            }
+            Some(Known::Http2Settings) => {
+                self.http2_settings.push(value);
                 true
             }
             Some(Known::ContentLength) => {
@@ -184,6 +211,13 @@ impl<'a> Found<'a> {
         }
     }
 
+    fn http2_settings(&self) -> Option<&'a [u8]> {
+        let asked = &self.upgrade;
+        (asked.h2c && asked.option_upgrade && asked.option_settings)
+            .then(|| self.http2_settings.value())
+            .flatten()
+    }
+
     fn framing(&self, version: Version) -> Result<BodyFraming, Refusal> {
         let Some(codings) = self.codings else {
             return Ok(BodyFraming::Length(self.length.unwrap_or(0)));
@@ -208,11 +242,13 @@ enum Known {
     Host,
     Range,
     Expect,
+    Upgrade,
     IfMatch,
     IfRange,
     Connection,
     IfNoneMatch,
     ContentLength,
+    Http2Settings,
     AcceptEncoding,
     TransferEncoding,
     IfModifiedSince,
@@ -226,10 +262,14 @@ impl Known {
             4 => &[(b"host", Known::Host)],
             5 => &[(b"range", Known::Range)],
             6 => &[(b"expect", Known::Expect)],
+            7 => &[(b"upgrade", Known::Upgrade)],
             8 => &[(b"if-match", Known::IfMatch), (b"if-range", Known::IfRange)],
             10 => &[(b"connection", Known::Connection)],
             13 => &[(b"if-none-match", Known::IfNoneMatch)],
-            14 => &[(b"content-length", Known::ContentLength)],
+            14 => &[
+                (b"content-length", Known::ContentLength),
+                (b"http2-settings", Known::Http2Settings),
+            ],
             15 => &[(b"accept-encoding", Known::AcceptEncoding)],
             17 => &[
                 (b"if-modified-since", Known::IfModifiedSince),

@@ -6,7 +6,7 @@ use super::refusal::{CloseReason, Refusal};
 use super::request::Version;
 use super::text::TextLengths;
 use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
-use crate::origin::{Answer, FieldSink, HopField, Method, Segment};
+use crate::origin::{Answer, FieldSink, HopField, Method, Segment, Status};
 
 impl Connection {
     /// Queues the response to a request that was read whole, or as far as it will be.
@@ -120,6 +120,24 @@ impl Connection {
             self.note_release(now);
             self.output.release_full(buffer);
         }
+    }
+
+    /// Queues a 103 (Early Hints) if one goes before the answer; returns its octets. HTTP/1.0 knows no
+    /// interim responses.
+    pub(super) fn hint_early(&mut self, answer: &Answer, version: Version) -> Bytes {
+        let hints = self.origin.early_hints(answer);
+        let Some(link) = hints.filter(|_| version == Version::Http11) else {
+            return Bytes(0);
+        };
+        let before = self.output.queued();
+        self.output.push_text(|text| {
+            text.extend_from_slice(b"HTTP/1.1 ");
+            text.extend_from_slice(Status::EARLY_HINTS.line().as_bytes());
+            text.extend_from_slice(b"\r\nLink: ");
+            text.extend_from_slice(link);
+            text.extend_from_slice(b"\r\n\r\n");
+        });
+        Bytes(self.output.queued() - before)
     }
 
     pub(super) fn release_all(&mut self, now: Instant) {

@@ -29,6 +29,7 @@ impl Host {
             dress,
             wall_clock: Duration::from_secs(784_111_777),
             discard: Some("/discard".to_owned()),
+            ..OriginConfig::default()
         };
         let origin = Arc::new(Origin::new(site(), origin).unwrap());
         Host {

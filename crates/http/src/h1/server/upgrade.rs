@@ -1,0 +1,164 @@
+//! The change of a connection from HTTP/1.1 to HTTP/2 in the clear (RFC 7540 section 3.2). RFC 9113 gave it
+//! up; clients that ask for it are still about.
+//!
+//! This machine only recognises the wish. Its host answers with [`Upgrade::RESPONSE`] and hands the
+//! connection to a machine of HTTP/2, which answers the request as its first stream. A request with content
+//! is answered in HTTP/1.1, as the specification allows, and so is one behind others that are not answered
+//! yet.
+
+use super::request::{BodyFraming, RequestHead};
+use super::{Connection, Reading};
+
+/// A connection that changes to HTTP/2, as it is at that moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upgrade {
+    /// The head of the request that asked for it, as it was sent, its empty line included.
+    pub head: Vec<u8>,
+    /// The payload of a SETTINGS frame: the client's settings.
+    pub settings: Vec<u8>,
+    /// What came behind the head: the beginning of what is HTTP/2 already.
+    pub rest: Vec<u8>,
+}
+
+impl Upgrade {
+    /// What is sent before HTTP/2 begins.
+    pub const RESPONSE: &'static [u8] =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+}
+
+impl Connection {
+    /// The upgrade that [`Action::Upgrade`](super::Action::Upgrade) told of, once. Nothing may be asked of
+    /// this machine afterwards.
+    pub fn take_upgrade(&mut self) -> Option<Upgrade> {
+        let mut upgrade = *self.upgrade.take()?;
+        upgrade.rest = std::mem::take(&mut self.input);
+        Some(upgrade)
+    }
+
+    /// Prepares the change if the request asks for one that can be granted.
+    pub(super) fn upgrades(&mut self, request: &RequestHead<'_>, head: &[u8]) -> bool {
+        let between = self.outstanding.is_empty() && self.output.is_empty();
+        let granted = self.config.upgrade && between && request.body == BodyFraming::Length(0);
+        let settings = request.http2_settings.filter(|_| granted);
+        let Some(settings) = settings.and_then(decode_base64url) else {
+            return false;
+        };
+        self.reading = Reading::Upgraded;
+        self.action = Some(super::Action::Upgrade);
+        self.upgrade = Some(Box::new(Upgrade {
+            head: head.to_vec(),
+            settings,
+            rest: Vec::new(),
+        }));
+        true
+    }
+}
+
+/// Decodes base64url without padding (RFC 4648 section 5); `None` for what it is not, or for settings that
+/// are cut off within one.
+fn decode_base64url(text: &[u8]) -> Option<Vec<u8>> {
+    let mut octets = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for group in text.chunks(4) {
+        let mut bits = 0_u32;
+        for &digit in group {
+            let value = match digit {
+                b'A'..=b'Z' => digit - b'A',
+                b'a'..=b'z' => digit - b'a' + 26,
+                b'0'..=b'9' => digit - b'0' + 52,
+                b'-' => 62,
+                b'_' => 63,
+                _ => return None,
+            };
+            bits = bits << 6 | u32::from(value);
+        }
+        bits <<= 6 * (4 - group.len());
+        let whole = match group.len() {
+            4 => 3,
+            3 => 2,
+            2 => 1,
+            _ => return None,
+        };
+        octets.extend_from_slice(&bits.to_be_bytes()[1..=whole]);
+    }
+    // Each setting takes six octets.
+    octets.len().is_multiple_of(6).then_some(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Instant;
+
+    use super::super::tests::Host;
+    use super::super::{Action, ServerConfig};
+    use super::*;
+
+    const ASKS: &str = "GET /a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+                        Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n";
+
+    fn host() -> Host {
+        Host::new(ServerConfig {
+            upgrade: true,
+            ..ServerConfig::default()
+        })
+    }
+
+    #[test]
+    fn settings_are_decoded() {
+        assert_eq!(
+            decode_base64url(b"AAMAAABkAAQAAP__").unwrap(),
+            [0, 3, 0, 0, 0, 100, 0, 4, 0, 0, 255, 255]
+        );
+        assert_eq!(decode_base64url(b"").unwrap(), []);
+        for bad in ["A", "AAMAAABk=", "AAMAAAB+", "AAMA", "AAMAAABkA"] {
+            assert_eq!(decode_base64url(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_request_for_http2_is_handed_on_with_what_follows_it() {
+        for cut in 1..ASKS.len() {
+            let mut host = host();
+            host.push(&ASKS[..cut]).push(&ASKS[cut..]).push("PRI * ");
+            host.push("HTTP/2.0");
+            assert_eq!(host.connection.poll_action(), Some(Action::Upgrade));
+            let upgrade = host.connection.take_upgrade().unwrap();
+            assert_eq!(upgrade.head, ASKS.as_bytes());
+            assert_eq!(upgrade.settings.len(), 18);
+            assert_eq!(upgrade.rest, b"PRI * HTTP/2.0");
+            host.write(usize::MAX);
+            assert!(host.writes.is_empty(), "{:?}", host.writes);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_granted_is_answered_in_http1() {
+        let without = |part: &str| ASKS.replace(part, "");
+        for request in [
+            without("Upgrade, "),
+            without(", HTTP2-Settings"),
+            without("Upgrade: h2c\r\n"),
+            without("HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"),
+            ASKS.replace("h2c", "websocket"),
+            ASKS.replace("AAMA", "A"),
+            ASKS.replace("HTTP/1.1", "HTTP/1.0"),
+            ASKS.replace("\r\n\r\n", "\r\nContent-Length: 1\r\n\r\nx"),
+            ASKS.replace(
+                "\r\n\r\n",
+                "\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n",
+            ),
+        ] {
+            let mut host = host();
+            host.send(&request);
+            assert!(host.writes[0].starts_with(b"HTTP/1.1 "), "{request}");
+            assert_eq!(host.connection.take_upgrade(), None);
+        }
+        let mut off = Host::new(ServerConfig::default());
+        off.send(ASKS);
+        assert!(off.writes[0].starts_with(b"HTTP/1.1 "));
+        // Behind another request that is not answered yet.
+        let mut behind = host();
+        behind.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n\r\n{ASKS}"));
+        assert_eq!(behind.connection.requests(), 2);
+        assert_eq!(behind.now, Instant::ZERO);
+    }
+}

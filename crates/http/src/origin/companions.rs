@@ -1,0 +1,241 @@
+//! Which files go with which page: what a server may push with it (RFC 9113 section 8.4), and what it may
+//! tell of before the page is ready (103 Early Hints, RFC 8297).
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use super::target;
+
+/// What goes with which base file.
+///
+/// As text: lines of a base's target, then the targets that go with it, all apart by white space; a base
+/// may have several lines. What follows `#` at the start of a word is a remark.
+///
+/// ```text
+/// # base        what goes with it
+/// /index.html   /style.css /script.js
+/// /index.html   /logo.png
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In the order of the text; bases are canonical paths.
+    lines: Vec<(Box<[u8]>, Vec<Companion>)>,
+}
+
+/// A file that goes with a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Companion {
+    target: Box<str>,
+}
+
+impl Companion {
+    /// Its target: a path, as it is asked for.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// What a browser is going to use it for, as far as its ending tells; the destinations of the Fetch
+    /// standard.
+    fn destination(&self) -> Option<&'static str> {
+        let path = self.target.split('?').next().unwrap_or_default();
+        let (_, ending) = path.rsplit_once('.')?;
+        Some(match ending {
+            "css" => "style",
+            "js" | "mjs" => "script",
+            "gif" | "png" | "jpg" | "jpeg" | "webp" | "avif" | "svg" | "ico" => "image",
+            "woff" | "woff2" | "ttf" | "otf" => "font",
+            _ => return None,
+        })
+    }
+
+    fn write_link(&self, value: &mut Vec<u8>) {
+        if !value.is_empty() {
+            value.extend_from_slice(b", ");
+        }
+        value.push(b'<');
+        value.extend_from_slice(self.target.as_bytes());
+        value.extend_from_slice(b">; rel=preload");
+        if let Some(destination) = self.destination() {
+            value.extend_from_slice(b"; as=");
+            value.extend_from_slice(destination.as_bytes());
+            // Fonts are fetched in the mode of cross-origin requests, and a preload must be, too.
+            if destination == "font" {
+                value.extend_from_slice(b"; crossorigin");
+            }
+        }
+    }
+}
+
+/// Why a plan's text was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct ParsePlanError {
+    line: usize,
+    reason: String,
+}
+
+impl FromStr for Plan {
+    type Err = ParsePlanError;
+
+    fn from_str(text: &str) -> Result<Plan, ParsePlanError> {
+        let mut plan = Plan::default();
+        for (number, line) in text.lines().enumerate() {
+            let refused = |reason: String| ParsePlanError {
+                line: number + 1,
+                reason,
+            };
+            let mut words = line
+                .split_ascii_whitespace()
+                .take_while(|word| !word.starts_with('#'));
+            let Some(base) = words.next() else {
+                continue;
+            };
+            let mut scratch = Vec::new();
+            let path = target::canonical(base.as_bytes(), &mut scratch);
+            let base = match path {
+                Ok(Some(path)) if is_target(base) && !base.contains('?') => path.into(),
+                _ => return Err(refused(format!("{base:?} is not the path of a file"))),
+            };
+            let companions = words
+                .map(|word| {
+                    let target = is_target(word).then(|| Companion {
+                        target: word.into(),
+                    });
+                    target.ok_or_else(|| {
+                        refused(format!("{word:?} is not a target: it starts with a slash"))
+                    })
+                })
+                .collect::<Result<Vec<_>, _>>()?;
+            if companions.is_empty() {
+                return Err(refused(
+                    "name what goes with this file behind it".to_owned(),
+                ));
+            }
+            plan.lines.push((base, companions));
+        }
+        Ok(plan)
+    }
+}
+
+/// Whether it can stand in a request, and in angle brackets.
+fn is_target(word: &str) -> bool {
+    word.starts_with('/')
+        && !word.starts_with("//")
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"<>#\"\\".contains(&byte))
+}
+
+/// A page with something to go with it, in a [`Table`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageId(u32);
+
+/// Plans made ready to be asked.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    places: HashMap<Box<[u8]>, PageId>,
+    pages: Vec<Page>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    pushed: Vec<Companion>,
+    /// The value of `Link`; empty: there is nothing to tell.
+    link: Vec<u8>,
+}
+
+impl Table {
+    pub fn new(push: Plan, early_hints: Plan) -> Table {
+        let mut table = Table::default();
+        for (base, companions) in push.lines {
+            table.page(base).pushed.extend(companions);
+        }
+        for (base, companions) in early_hints.lines {
+            let page = table.page(base);
+            for companion in companions {
+                companion.write_link(&mut page.link);
+            }
+        }
+        table
+    }
+
+    fn page(&mut self, base: Box<[u8]>) -> &mut Page {
+        let next = PageId(self.pages.len() as u32);
+        let id = *self.places.entry(base).or_insert(next);
+        if id == next {
+            self.pages.push(Page::default());
+        }
+        &mut self.pages[id.0 as usize]
+    }
+
+    /// The page at a canonical path, if something goes with it.
+    pub fn find(&self, path: &[u8]) -> Option<PageId> {
+        if self.places.is_empty() {
+            return None;
+        }
+        self.places.get(path).copied()
+    }
+
+    pub fn hints_early(&self) -> bool {
+        self.pages.iter().any(|page| !page.link.is_empty())
+    }
+
+    pub fn pushed(&self, id: PageId) -> &[Companion] {
+        &self.pages[id.0 as usize].pushed
+    }
+
+    pub fn link(&self, id: PageId) -> Option<&[u8]> {
+        let link = &self.pages[id.0 as usize].link;
+        (!link.is_empty()).then_some(link)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Plan {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_plan_names_what_goes_with_a_page() {
+        let push = plan(
+            "# all of them\n/a%62c.html\t/x.css /y?z  # styles\n\n/other /x.css\n/abc.html /z\n",
+        );
+        let hints = plan("/abc.html /x.css /f.woff2 /y /m.mjs?v=1\n");
+        let table = Table::new(push, hints);
+        let page = table.find(b"/abc.html").unwrap();
+        let targets: Vec<&str> = table.pushed(page).iter().map(Companion::target).collect();
+        assert_eq!(targets, ["/x.css", "/y?z", "/z"]);
+        assert_eq!(
+            table.link(page),
+            Some(
+                &b"</x.css>; rel=preload; as=style, </f.woff2>; rel=preload; as=font; crossorigin, \
+                   </y>; rel=preload, </m.mjs?v=1>; rel=preload; as=script"[..]
+            )
+        );
+        let other = table.find(b"/other").unwrap();
+        assert_eq!(table.link(other), None);
+        assert_eq!(table.pushed(other).len(), 1);
+        assert_eq!(table.find(b"/"), None);
+        assert_eq!(Table::default().find(b"/other"), None);
+    }
+
+    #[test]
+    fn what_is_no_plan_is_told_with_its_line() {
+        for (text, line) in [
+            ("/a /b\nc /d", 2),
+            ("/a b", 1),
+            ("\n\n/a", 3),
+            ("/a //host/b", 1),
+            ("/a?q /b", 1),
+            ("/a /b>;x", 1),
+            ("/%zz /b", 1),
+        ] {
+            let error = text.parse::<Plan>().unwrap_err();
+            assert_eq!(error.line, line, "{text:?}: {error}");
+        }
+        assert_eq!(plan("# nothing\n"), Plan::default());
+    }
+}
