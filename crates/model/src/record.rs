@@ -111,6 +111,11 @@ pub enum Failure {
     Truncated,
     /// The response broke HTTP's syntax or framing.
     BadResponse,
+    /// The peer reset this exchange's stream; the connection goes on.
+    StreamReset,
+    /// The peer said that it goes away (GOAWAY), and this exchange was not one of those it still
+    /// carries out.
+    GoneAway,
     /// TLS could not be established or was broken: a certificate that is not trusted, nothing in
     /// common, an alert from the peer, a record that cannot be opened.
     TlsFailed,
@@ -126,12 +131,14 @@ pub enum Failure {
 
 impl Failure {
     /// Every one, in its order.
-    pub const ALL: [Failure; 10] = [
+    pub const ALL: [Failure; 12] = [
         Failure::Refused,
         Failure::Reset,
         Failure::ClosedEarly,
         Failure::Truncated,
         Failure::BadResponse,
+        Failure::StreamReset,
+        Failure::GoneAway,
         Failure::TlsFailed,
         Failure::TooLarge,
         Failure::TimedOut,
@@ -147,6 +154,8 @@ impl Failure {
             Failure::ClosedEarly => "closed-early",
             Failure::Truncated => "truncated",
             Failure::BadResponse => "bad-response",
+            Failure::StreamReset => "stream-reset",
+            Failure::GoneAway => "gone-away",
             Failure::TlsFailed => "tls-failed",
             Failure::TooLarge => "too-large",
             Failure::TimedOut => "timed-out",

@@ -93,6 +93,8 @@ fn name(failure: Failure) -> &'static str {
         Failure::ClosedEarly => "closed early",
         Failure::Truncated => "truncated",
         Failure::BadResponse => "bad response",
+        Failure::StreamReset => "stream reset",
+        Failure::GoneAway => "gone away",
         Failure::TlsFailed => "TLS failed",
         Failure::TooLarge => "too large",
         Failure::TimedOut => "timed out",
