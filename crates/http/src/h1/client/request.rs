@@ -72,6 +72,9 @@ pub enum SendError {
     /// or before the server said 100 (Continue).
     #[error("the content does not fit what was announced")]
     BadContent,
+    /// The request was prepared for another version of HTTP than the connection speaks.
+    #[error("the request was prepared for another protocol")]
+    OtherProtocol,
 }
 
 /// A request that was queued.

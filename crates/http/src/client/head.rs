@@ -1,0 +1,131 @@
+//! Heads of responses, whatever they were written in.
+
+use crate::field_block::FieldBlock;
+use crate::h1;
+use crate::h1::client::byteranges::ContentRange;
+
+/// The head of a response: status and fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'c> {
+    status: u16,
+    fields: Fields<'c>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fields<'c> {
+    Lines(&'c h1::client::ResponseHead),
+    Block(&'c FieldBlock),
+}
+
+impl<'c> Head<'c> {
+    /// A head of HTTP/2 or HTTP/3: its status and its fields, among which pseudo-header fields are
+    /// passed over.
+    pub const fn new(status: u16, fields: &'c FieldBlock) -> Head<'c> {
+        Head {
+            status,
+            fields: Fields::Block(fields),
+        }
+    }
+
+    /// The status code, 100 to 999.
+    pub const fn status(self) -> u16 {
+        self.status
+    }
+
+    /// The value of the first field of this name, in any case.
+    pub fn field(self, name: &str) -> Option<&'c [u8]> {
+        self.fields()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+
+    /// The same as text; `None` also when it is not UTF-8.
+    pub fn text(self, name: &str) -> Option<&'c str> {
+        std::str::from_utf8(self.field(name)?).ok()
+    }
+
+    /// Names and values of all fields, in order.
+    pub fn fields(self) -> impl Iterator<Item = (&'c [u8], &'c [u8])> {
+        let (lines, block) = match self.fields {
+            Fields::Lines(head) => (Some(head), None),
+            Fields::Block(block) => (None, Some(block)),
+        };
+        let lines = lines.into_iter().flat_map(h1::client::ResponseHead::fields);
+        let block = block.into_iter().flat_map(FieldBlock::iter);
+        lines
+            .map(|field| (field.name, field.value))
+            .chain(block.filter(|(name, _)| !name.starts_with(b":")))
+    }
+
+    /// What `Content-Length` says, if it says one number. In the response to a HEAD request it is what
+    /// a GET would bring.
+    pub fn content_length(self) -> Option<u64> {
+        match self.fields {
+            Fields::Lines(head) => head.content_length(),
+            Fields::Block(_) => {
+                let text = self.text("content-length")?;
+                let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+                digits.then(|| text.parse().ok()).flatten()
+            }
+        }
+    }
+
+    /// `Content-Type`.
+    pub fn content_type(self) -> Option<&'c str> {
+        self.text("content-type")
+    }
+
+    /// `Content-Encoding`.
+    pub fn content_encoding(self) -> Option<&'c str> {
+        self.text("content-encoding")
+    }
+
+    /// `ETag`, with its quotes and its `W/`.
+    pub fn etag(self) -> Option<&'c str> {
+        self.text("etag")
+    }
+
+    /// `Last-Modified`.
+    pub fn last_modified(self) -> Option<&'c str> {
+        self.text("last-modified")
+    }
+
+    /// `Content-Range`; `None` also when it is malformed or not in bytes.
+    pub fn content_range(self) -> Option<ContentRange> {
+        ContentRange::parse(self.field("content-range")?)
+    }
+}
+
+impl<'c> From<&'c h1::client::ResponseHead> for Head<'c> {
+    fn from(head: &'c h1::client::ResponseHead) -> Head<'c> {
+        Head {
+            status: head.status(),
+            fields: Fields::Lines(head),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pseudo_fields_are_no_fields_and_names_are_found_in_any_case() {
+        let mut block = FieldBlock::default();
+        block.push(b":status", b"206");
+        block.push(b"etag", b"\"a\"");
+        block.push(b"content-range", b"bytes 0-4/9");
+        block.push(b"content-length", b"5");
+        let head = Head::new(206, &block);
+        assert_eq!((head.status(), head.fields().count()), (206, 3));
+        assert_eq!(head.field("ETag"), Some(&b"\"a\""[..]));
+        assert_eq!(head.field(":status"), None);
+        assert_eq!(head.content_length(), Some(5));
+        let part = ContentRange::Part {
+            first: 0,
+            last: 4,
+            complete: Some(9),
+        };
+        assert_eq!(head.content_range(), Some(part));
+    }
+}

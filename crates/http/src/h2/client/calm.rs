@@ -1,0 +1,54 @@
+//! How much of no use a server has sent lately.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use super::config::Floods;
+use crate::h2::error::Fault;
+
+/// Counts frames of no use in one second without progress.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Calm {
+    since: Instant,
+    answers: u32,
+    idle: u32,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Calm {
+    /// Something of use came, or went.
+    #[inline]
+    pub(super) fn progress(&mut self) {
+        self.answers = 0;
+        self.idle = 0;
+    }
+
+    /// A frame came that wants an answer.
+    pub(super) fn wants_answer(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
+        self.look(now);
+        self.answers += 1;
+        match self.answers > floods.answers {
+            true => Err(Fault::AnswerFlood),
+            false => Ok(()),
+        }
+    }
+
+    /// A frame came that carries nothing.
+    pub(super) fn carries_nothing(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
+        self.look(now);
+        self.idle += 1;
+        match self.idle > floods.idle {
+            true => Err(Fault::IdleFrames),
+            false => Ok(()),
+        }
+    }
+
+    fn look(&mut self, now: Instant) {
+        if now.since(self.since) >= SECOND {
+            self.since = now;
+            self.progress();
+        }
+    }
+}

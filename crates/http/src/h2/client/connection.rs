@@ -1,0 +1,874 @@
+//! The connection machine: its state, what is told to it, and what it reports in which order.
+
+use std::collections::VecDeque;
+
+use fathometer_model::{Bytes, CloseReason, Failure, Instant};
+
+use super::calm::Calm;
+use super::config::{Config, Push, Start};
+use super::message::{Promise, ResponseInfo};
+use super::output::{Output, deadline};
+use super::stream::{Answer, Ending, GONE_AWAY, Stream, UploadState, stream_of};
+use super::traffic::{Counter, Traffic};
+use crate::client::{Event, Head, Pending, RequestId};
+use crate::field_block::FieldBlock;
+use crate::h2::error::{ConnectionError, ErrorCode, Fault};
+use crate::h2::flow::{CONNECTION_WINDOW, ReceiveWindow, Window};
+use crate::h2::frame::{self, Frame, Reader, write};
+use crate::h2::settings::Settings;
+use crate::h2::{PREFACE, StreamId};
+use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder};
+
+/// The client side of one HTTP/2 connection. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Connection {
+    /// Apart from the rest, because what it reads borrows it.
+    reader: Reader,
+    core: Core,
+}
+
+/// Everything but the reader of frames.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) config: Config,
+    pub(super) output: Output,
+    pub(super) encoder: Encoder,
+    pub(super) decoder: Decoder,
+    /// What the server has told.
+    pub(super) peer: Settings,
+    pub(super) peer_is_known: bool,
+    /// Settings sent and not acknowledged.
+    pub(super) settings_wait: bool,
+    /// When the server must have acknowledged them.
+    settings_by: Option<Instant>,
+    pub(super) streams: Pending<Stream>,
+    /// How many of them were asked for, and how many were pushed.
+    pub(super) asked: u32,
+    pub(super) pushed: u32,
+    pub(super) next_request: RequestId,
+    /// The hosts that requests were for, which the server may push for.
+    pub(super) authorities: Vec<Box<[u8]>>,
+    /// The last stream that the server has promised.
+    pub(super) last_promised: StreamId,
+    /// Streams that this side has reset and on which frames may still come, oldest first.
+    pub(super) resets: VecDeque<RequestId>,
+    /// Whether so many were reset that they are not all remembered.
+    pub(super) resets_overflowed: bool,
+    /// What may be sent on all streams together.
+    pub(super) send: Window,
+    /// What the server may send on all streams together.
+    pub(super) receive: ReceiveWindow,
+    /// Requests with content that the windows do not let go, in the order in which they get a turn.
+    pub(super) blocked: VecDeque<RequestId>,
+    /// Requests that wait for 100 (Continue), and until when.
+    pub(super) continuing: Vec<(RequestId, Option<Instant>)>,
+    /// What the server said about its end: the first request that it will not deal with.
+    pub(super) end: Option<(RequestId, ErrorCode)>,
+    /// PINGs without an answer.
+    pub(super) pings: u32,
+    pub(super) calm: Calm,
+    /// Events that are known already, each before anything further is read.
+    pub(super) notes: VecDeque<Event<'static>>,
+    phase: Phase,
+    pub(super) error: Option<ConnectionError>,
+    pub(super) head: FieldBlock,
+    pub(super) info: ResponseInfo,
+    /// The block that `head` was, if the same octets would be the same head again.
+    pub(super) head_block: Vec<u8>,
+    pub(super) trailers: FieldBlock,
+    pub(super) promise: FieldBlock,
+    /// The request that is being written.
+    pub(super) request: FieldBlock,
+    pub(super) text: String,
+    /// Buffers of uploads that are over.
+    pub(super) spare: Vec<Vec<u8>>,
+    incoming: Counter,
+    /// No request is late before this instant.
+    wake: Option<Instant>,
+    /// When something was last read or written.
+    active: Instant,
+    pub(super) now: Instant,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Open,
+    /// Requests that are left over are to be reported, the youngest first in the list, then the
+    /// close.
+    Closing {
+        reason: CloseReason,
+        ending: Ending,
+        left: Vec<RequestId>,
+    },
+    Closed(CloseReason),
+}
+
+/// Requests on one connection: as many as there are odd numbers for streams.
+const MOST_REQUESTS: u32 = 1 << 30;
+
+/// Streams reset by this side that are remembered.
+const MOST_RESETS: usize = 256;
+
+/// Buffers of uploads that are kept for the next ones.
+const MOST_SPARE: usize = 16;
+
+impl Connection {
+    /// A machine for a transport connection that carries nothing yet. It says its preface and its
+    /// settings at once.
+    pub fn new(config: Config) -> Connection {
+        let mut connection = Connection {
+            reader: Reader::new(reader_limits(&config)),
+            core: Core {
+                output: Output::default(),
+                encoder: Encoder::new(config.encoder_table),
+                decoder: decoder(&config),
+                peer: Settings::default(),
+                peer_is_known: false,
+                settings_wait: true,
+                settings_by: None,
+                streams: Pending::default(),
+                asked: 0,
+                pushed: 0,
+                next_request: RequestId(0),
+                authorities: Vec::new(),
+                last_promised: StreamId::CONNECTION,
+                resets: VecDeque::new(),
+                resets_overflowed: false,
+                send: Window::new(CONNECTION_WINDOW),
+                receive: ReceiveWindow::new(config.connection_window.max(CONNECTION_WINDOW)),
+                blocked: VecDeque::new(),
+                continuing: Vec::new(),
+                end: None,
+                pings: 0,
+                calm: Calm::default(),
+                notes: VecDeque::new(),
+                phase: Phase::Open,
+                error: None,
+                head: FieldBlock::default(),
+                info: ResponseInfo::default(),
+                head_block: Vec::new(),
+                trailers: FieldBlock::default(),
+                promise: FieldBlock::default(),
+                request: FieldBlock::default(),
+                text: String::new(),
+                spare: Vec::new(),
+                incoming: Counter::default(),
+                wake: None,
+                active: Instant::ZERO,
+                now: Instant::ZERO,
+                config,
+            },
+        };
+        connection.core.greet();
+        connection
+    }
+
+    /// Makes ready for another transport connection, keeping the memory of this one.
+    pub fn renew(&mut self) {
+        let core = &mut self.core;
+        self.reader.renew(reader_limits(&core.config));
+        core.output.clear();
+        core.encoder = Encoder::new(core.config.encoder_table);
+        core.decoder = decoder(&core.config);
+        core.peer = Settings::default();
+        core.peer_is_known = false;
+        core.settings_wait = true;
+        core.settings_by = None;
+        core.streams.clear();
+        core.asked = 0;
+        core.pushed = 0;
+        core.next_request = RequestId(0);
+        core.authorities.clear();
+        core.last_promised = StreamId::CONNECTION;
+        core.resets.clear();
+        core.resets_overflowed = false;
+        core.send = Window::new(CONNECTION_WINDOW);
+        core.receive = ReceiveWindow::new(core.config.connection_window.max(CONNECTION_WINDOW));
+        core.blocked.clear();
+        core.continuing.clear();
+        core.end = None;
+        core.pings = 0;
+        core.calm = Calm::default();
+        core.notes.clear();
+        core.phase = Phase::Open;
+        core.error = None;
+        core.head.clear();
+        core.info = ResponseInfo::default();
+        core.head_block.clear();
+        core.incoming = Counter::default();
+        core.wake = None;
+        core.active = Instant::ZERO;
+        core.now = Instant::ZERO;
+        core.greet();
+    }
+
+    /// Gives back the memory that nothing is in, for a connection that will be idle for long. (The
+    /// tables of the compression stay: the server counts on them.)
+    pub fn shrink(&mut self) {
+        self.reader.rest();
+        let core = &mut self.core;
+        core.output.shrink();
+        core.streams.shrink();
+        core.spare = Vec::new();
+        core.request = FieldBlock::default();
+        if core.streams.is_empty() {
+            core.head = FieldBlock::default();
+            core.trailers = FieldBlock::default();
+            core.promise = FieldBlock::default();
+            core.head_block = Vec::new();
+        }
+        if core.notes.is_empty() {
+            core.notes = VecDeque::new();
+        }
+    }
+
+    /// How it behaves.
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(super) fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    /// Whether the connection would take a request if it had room.
+    pub fn accepts_requests(&self) -> bool {
+        self.core.accepts_requests()
+    }
+
+    /// Whether a request can be queued now: fewer are outstanding than both sides' limits allow.
+    /// [`Event::Settings`] may change that.
+    #[inline]
+    pub fn can_request(&self) -> bool {
+        self.core.accepts_requests() && self.core.has_room()
+    }
+
+    /// Requests queued or sent whose answers are not whole; pushed ones are not among them.
+    pub fn outstanding(&self) -> usize {
+        self.core.asked as usize
+    }
+
+    /// Pushes promised whose responses are not whole.
+    pub fn outstanding_pushes(&self) -> usize {
+        self.core.pushed as usize
+    }
+
+    /// The first request of which no octet has been handed to the transport; the next one to be
+    /// queued when there is none. Requests leave in the order in which they were queued.
+    #[inline]
+    pub fn first_unsent(&self) -> RequestId {
+        self.core.first_unsent()
+    }
+
+    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until the
+    /// next head is read.
+    #[inline]
+    pub fn head(&self) -> Head<'_> {
+        Head::new(self.core.info.status, &self.core.head)
+    }
+
+    /// The fields that the last [`Event::Trailers`] announced. They stay until the next ones are read.
+    pub fn trailers(&self) -> &FieldBlock {
+        &self.core.trailers
+    }
+
+    /// The request that the last [`Event::Promised`] announced; `None` when there was none. Stays
+    /// until the next one is read.
+    pub fn promise(&self) -> Option<Promise<'_>> {
+        super::message::promise(&self.core.promise).ok()
+    }
+
+    /// What the server has told of itself, once [`Event::Settings`] was reported.
+    pub fn peer_settings(&self) -> Option<&Settings> {
+        self.core.peer_is_known.then_some(&self.core.peer)
+    }
+
+    /// The frames handed to the transport, by type. The preface, 24 octets, is no frame.
+    pub fn sent(&self) -> &Traffic {
+        self.core.output.traffic()
+    }
+
+    /// The frames read, by type.
+    pub fn received(&self) -> &Traffic {
+        self.core.incoming.traffic()
+    }
+
+    /// What the server did that ended the connection, if that is why it ended.
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.core.error
+    }
+
+    /// Why the machine is done; `None` while it is not.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self.core.phase {
+            Phase::Closed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Octets written and held: neither released nor handed to the transport. Content that waits for
+    /// a window is not among them.
+    pub fn held(&self) -> Bytes {
+        self.core.output.held()
+    }
+
+    /// Releases the oldest `octets` that are held, and the rest of the frame in which they end;
+    /// all when they are fewer. Returns how many were released.
+    pub fn release(&mut self, octets: Bytes) -> Bytes {
+        if octets == Bytes(0) {
+            return octets;
+        }
+        let released = self.core.output.release(octets.0);
+        if self.core.output.held() == Bytes(0) {
+            self.core.release_backlogs();
+        }
+        Bytes(released)
+    }
+
+    /// Releases everything written so far, content that waits for a window with it: it leaves by
+    /// itself as the server makes room.
+    pub fn flush(&mut self) {
+        self.core.output.flush();
+        self.core.release_backlogs();
+    }
+
+    /// The octets that may be handed to the transport now. After [`Event::Closed`] it is what is to
+    /// be said last, if anything.
+    #[inline]
+    pub fn transmit(&self) -> &[u8] {
+        self.core.output.transmit()
+    }
+
+    /// Says that the transport took the first `octets` of what [`transmit`](Self::transmit) gave.
+    ///
+    /// # Panics
+    /// When that is more than it gave.
+    pub fn transmitted(&mut self, octets: usize, now: Instant) {
+        assert!(octets <= self.transmit().len(), "more than was offered");
+        if octets > 0 {
+            self.core.transmitted(octets, now);
+        }
+    }
+
+    /// Gives up one request, or one push: its stream is reset, and it is reported with this failure
+    /// at the next [`poll`](Self::poll). Nothing happens when it has ended already.
+    pub fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
+        self.core.now = now;
+        if self.core.is_open() {
+            self.core.fail_stream(request, ErrorCode::CANCEL, failure);
+        }
+    }
+
+    /// Asks the server for a sign of life, with the next flush; it is reported as [`Event::Pong`].
+    pub fn ping(&mut self, payload: [u8; 8]) {
+        if self.core.is_open() {
+            self.core.pings += 1;
+            write::ping(&mut self.core.output.held, false, payload);
+        }
+    }
+
+    /// Tells the server, with the next flush, how much a request (or push) matters: `field` is the
+    /// value of a `priority` field (RFC 9218 section 7.1).
+    pub fn update_priority(&mut self, request: RequestId, field: &str) {
+        if self.core.is_open() && self.core.streams.get(request).is_some() {
+            let output = &mut self.core.output.held;
+            write::priority_update(output, stream_of(request), field.as_bytes());
+        }
+    }
+
+    /// Reads octets off the front of `input` and reports what they mean. Call it until it returns
+    /// `None`: then `input` is used up. Call it with an empty input after any other `handle_`
+    /// method to learn what that one brought about. Then look at [`transmit`](Self::transmit).
+    pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
+        let core = &mut self.core;
+        core.now = now;
+        if !input.is_empty() {
+            core.active = now;
+        }
+        loop {
+            if let Some(note) = core.notes.pop_front() {
+                return Some(note);
+            }
+            if !core.is_open() {
+                *input = &[];
+                return core.close_step();
+            }
+            let before: &'i [u8] = input;
+            let mut rest: &[u8] = before;
+            let frame = self.reader.read(&mut rest);
+            let used = before.len() - rest.len();
+            *input = &before[used..];
+            core.incoming.pass(&before[..used]);
+            let event = match frame {
+                None => return None,
+                Some(Ok(Frame::Data(piece))) if core.peer_is_known => {
+                    core.data(&piece, same_slice(before, piece.content))
+                }
+                Some(Ok(frame)) => core.take(&frame).map(|()| None),
+                Some(Err(error)) => core.take_error(error).map(|()| None),
+            };
+            match event {
+                Ok(None) => {}
+                Ok(Some(event)) => return Some(event),
+                Err(fault) => core.fail(fault),
+            }
+        }
+    }
+
+    /// Says that the server has ended its side of the connection. All octets before that must have
+    /// been [`poll`](Self::poll)ed.
+    pub fn handle_eof(&mut self, now: Instant) {
+        self.core.now = now;
+        self.core.end_of_stream();
+    }
+
+    /// Says that the transport failed (or that the caller gives it up, with a failure that is not
+    /// the peer's fault). Responses that were polled whole stay whole.
+    pub fn handle_failure(&mut self, failure: Failure, now: Instant) {
+        self.core.now = now;
+        if self.core.is_open() {
+            let ending = Ending {
+                begun: failure,
+                unanswered: failure,
+            };
+            self.core.close(CloseReason::Failed(failure), ending);
+            self.core.output.drop_all();
+        }
+    }
+
+    /// Says that the client has no more to ask and is closing: requests without an answer are
+    /// given up as [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    pub fn finish(&mut self) {
+        if !self.core.is_open() {
+            return;
+        }
+        self.core.output.drop_held();
+        if self.core.config.say_goodbye {
+            self.core.go_away(ErrorCode::NO_ERROR);
+        }
+        let ending = Ending {
+            begun: Failure::LocalAbort,
+            unanswered: Failure::LocalAbort,
+        };
+        self.core.close(CloseReason::Finished, ending);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.core.poll_timeout()
+    }
+
+    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.core.now = now;
+        if self.core.is_open() {
+            self.core.time_is_up();
+        }
+    }
+}
+
+impl Core {
+    /// Writes what a connection starts with.
+    fn greet(&mut self) {
+        let told = self.config.told();
+        let ready = &mut self.output.ready;
+        ready.extend_from_slice(PREFACE);
+        write::settings(ready, told.changes(&Settings::default()));
+        let more = self.receive.available() - i64::from(CONNECTION_WINDOW);
+        if more > 0 {
+            write::window_update(ready, StreamId::CONNECTION, more as u32);
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    pub(super) fn accepts_requests(&self) -> bool {
+        self.is_open() && self.end.is_none() && self.next_request.0 < MOST_REQUESTS
+    }
+
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        let theirs = self.peer.max_concurrent_streams.unwrap_or(u32::MAX);
+        let may_start = self.peer_is_known || self.config.start == Start::AtOnce;
+        self.asked < self.config.streams.max(1).min(theirs) && may_start
+    }
+
+    #[inline]
+    fn first_unsent(&self) -> RequestId {
+        RequestId(self.next_request.0 - self.output.unsent() as u32)
+    }
+
+    /// Notes for which host a request is.
+    pub(super) fn note_authority(&mut self, host: &[u8]) {
+        if self.config.push == Push::Accepted && !self.authorities.iter().any(|it| **it == *host) {
+            self.authorities.push(host.into());
+        }
+    }
+
+    fn transmitted(&mut self, octets: usize, now: Instant) {
+        self.active = now;
+        if self.settings_wait && self.settings_by.is_none() {
+            self.settings_by = deadline(now, self.config.settings_timeout);
+        }
+        let first = self.first_unsent().0;
+        let begun = self.output.transmitted(octets);
+        for request in (first..first + begun).map(RequestId) {
+            if let Some(stream) = self.streams.get_mut(request) {
+                stream.sent = Some(now);
+            }
+        }
+        self.watch(now);
+        for (request, by) in &mut self.continuing {
+            if by.is_none() && request.0 < first + begun {
+                *by = Some(now + self.config.timeouts.expect_continue);
+            }
+        }
+    }
+
+    /// Sees to it that a request that was sent now is looked at when it is late.
+    pub(super) fn watch(&mut self, now: Instant) {
+        if self.wake.is_none() {
+            let timeouts = &self.config.timeouts;
+            let late = [timeouts.head, timeouts.total].into_iter().flatten().min();
+            self.wake = deadline(now, late);
+        }
+    }
+
+    /// Ends a response that is whole.
+    pub(super) fn end_stream(&mut self, request: RequestId) {
+        let Some(stream) = self.remove(request) else {
+            return;
+        };
+        if stream.upload.state != UploadState::Done {
+            // The rest of the content is of no use to anybody (RFC 9113 section 8.1).
+            self.reset(request, ErrorCode::CANCEL);
+        }
+        self.notes.push_back(Event::End {
+            request,
+            received: stream.received,
+            persists: self.accepts_requests(),
+        });
+        self.recycle(stream);
+        self.close_when_drained();
+    }
+
+    /// Resets a stream and reports its request, if it has not ended already.
+    pub(super) fn fail_stream(&mut self, request: RequestId, code: ErrorCode, failure: Failure) {
+        if self.streams.get(request).is_some() {
+            self.reset(request, code);
+            self.lose_stream(request, failure, true);
+        }
+    }
+
+    /// Reports a request whose stream is over. `acted`: the server may have acted on it, if it was
+    /// sent.
+    pub(super) fn lose_stream(&mut self, request: RequestId, failure: Failure, acted: bool) {
+        let Some(stream) = self.remove(request) else {
+            return;
+        };
+        let persists = self.accepts_requests();
+        let sent = acted && stream.sent.is_some();
+        let event = ended(request, &stream, failure, sent, persists);
+        self.notes.push_back(event);
+        self.recycle(stream);
+        self.close_when_drained();
+    }
+
+    /// Resets a stream: behind what is held of it, and with that.
+    pub(super) fn reset(&mut self, request: RequestId, code: ErrorCode) {
+        let stream = stream_of(request);
+        let output = &mut self.output;
+        let behind = output.holds(stream);
+        let out = if behind {
+            &mut output.held
+        } else {
+            &mut output.ready
+        };
+        let before = out.len();
+        write::reset(out, stream, code);
+        let octets = out.len() - before;
+        if !behind {
+            output.answered(octets);
+        }
+        if self.resets.len() == MOST_RESETS {
+            self.resets.pop_front();
+            self.resets_overflowed = true;
+        }
+        self.resets.push_back(request);
+    }
+
+    /// Writes an answer to what the server sent, or tells that too many wait.
+    pub(super) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Fault> {
+        let before = self.output.ready.len();
+        write(&mut self.output.ready);
+        let octets = self.output.ready.len() - before;
+        match self.output.answered(octets) > self.config.floods.waiting {
+            true => Err(Fault::OutputFlood),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn go_away(&mut self, code: ErrorCode) {
+        write::go_away(&mut self.output.ready, self.last_promised, code, &[]);
+    }
+
+    /// Ends the connection for what the server did.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        if !self.is_open() {
+            return;
+        }
+        let error = ConnectionError::from(fault);
+        self.error = Some(error);
+        self.output.drop_held();
+        self.go_away(error.code);
+        let failure = failure_of(fault);
+        let ending = Ending {
+            begun: failure,
+            unanswered: failure,
+        };
+        self.close(CloseReason::Failed(failure), ending);
+    }
+
+    fn end_of_stream(&mut self) {
+        if !self.is_open() {
+            return;
+        }
+        let sent = self.streams.iter().any(|(_, stream)| stream.sent.is_some());
+        let reason = match self.end {
+            Some((_, code)) if code != ErrorCode::NO_ERROR => CloseReason::Failed(GONE_AWAY),
+            _ if sent => CloseReason::ServerEarly,
+            Some(_) => CloseReason::ServerAsked,
+            None => CloseReason::ServerIdle,
+        };
+        let unanswered = match reason {
+            CloseReason::Failed(failure) => failure,
+            _ => Failure::ClosedEarly,
+        };
+        let ending = Ending {
+            begun: Failure::Truncated,
+            unanswered,
+        };
+        self.close(reason, ending);
+        self.output.drop_all();
+    }
+
+    /// Closes a connection on which nothing more is to come.
+    pub(super) fn close_when_drained(&mut self) {
+        if !self.is_open() || !self.streams.is_empty() {
+            return;
+        }
+        let reason = match self.end {
+            Some((_, ErrorCode::NO_ERROR)) => CloseReason::ServerAsked,
+            Some(_) => CloseReason::Failed(GONE_AWAY),
+            None if self.next_request.0 < MOST_REQUESTS => return,
+            None => CloseReason::Finished,
+        };
+        let ending = Ending {
+            begun: GONE_AWAY,
+            unanswered: GONE_AWAY,
+        };
+        self.close(reason, ending);
+    }
+
+    /// Begins to close: requests that are left will be reported, the oldest first.
+    fn close(&mut self, reason: CloseReason, ending: Ending) {
+        let mut left: Vec<RequestId> = self.streams.iter().map(|(request, _)| request).collect();
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        self.phase = Phase::Closing {
+            reason,
+            ending,
+            left,
+        };
+    }
+
+    /// The next event of a connection that is closing.
+    fn close_step(&mut self) -> Option<Event<'static>> {
+        let Phase::Closing {
+            reason,
+            ending,
+            left,
+        } = &mut self.phase
+        else {
+            return None;
+        };
+        let (reason, ending) = (*reason, *ending);
+        while let Some(request) = left.pop() {
+            if let Some(stream) = self.streams.remove(request) {
+                self.asked -= u32::from(!request.is_pushed());
+                self.pushed -= u32::from(request.is_pushed());
+                let failure = match stream.is_begun() {
+                    true => ending.begun,
+                    false => ending.unanswered,
+                };
+                let sent = stream.sent.is_some();
+                return Some(ended(request, &stream, failure, sent, false));
+            }
+        }
+        self.phase = Phase::Closed(reason);
+        Some(Event::Closed { reason })
+    }
+
+    fn remove(&mut self, request: RequestId) -> Option<Stream> {
+        let stream = self.streams.remove(request)?;
+        match request.is_pushed() {
+            true => self.pushed -= 1,
+            false => self.asked -= 1,
+        }
+        if !self.continuing.is_empty() {
+            self.continuing.retain(|&(other, _)| other != request);
+        }
+        if stream.upload.is_blocked() {
+            self.blocked.retain(|&other| other != request);
+        }
+        Some(stream)
+    }
+
+    fn recycle(&mut self, mut stream: Stream) {
+        let buffer = &mut stream.upload.backlog;
+        if buffer.capacity() > 0 && self.spare.len() < MOST_SPARE {
+            buffer.clear();
+            self.spare.push(std::mem::take(buffer));
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if !self.is_open() {
+            return None;
+        }
+        let waits = self.streams.len() > self.output.unsent();
+        let idle = self.config.timeouts.idle.filter(|_| waits);
+        let continuing = self.continuing.iter().filter_map(|&(_, by)| by).min();
+        let limits = [
+            self.wake.filter(|_| waits),
+            idle.map(|limit| self.active + limit),
+            self.settings_by.filter(|_| self.settings_wait),
+            continuing,
+        ];
+        limits.into_iter().flatten().min()
+    }
+
+    fn time_is_up(&mut self) {
+        let now = self.now;
+        if self.settings_wait && self.settings_by.is_some_and(|by| by <= now) {
+            return self.fail(Fault::SettingsTimeout);
+        }
+        let waits = self.streams.len() > self.output.unsent();
+        let idle = deadline(self.active, self.config.timeouts.idle);
+        if waits && idle.is_some_and(|by| by <= now) {
+            let ending = Ending {
+                begun: Failure::TimedOut,
+                unanswered: Failure::TimedOut,
+            };
+            self.output.drop_held();
+            self.go_away(ErrorCode::NO_ERROR);
+            return self.close(CloseReason::Failed(Failure::TimedOut), ending);
+        }
+        if self.wake.is_some_and(|by| by <= now) {
+            self.find_late(now);
+        }
+        while let Some(place) = self
+            .continuing
+            .iter()
+            .position(|&(_, by)| by.is_some_and(|by| by <= now))
+        {
+            let (request, _) = self.continuing.remove(place);
+            self.may_continue(request);
+        }
+    }
+
+    /// Gives up the requests whose time has passed, and finds out when the next one's will have. It
+    /// is done once for many requests, not at each of them.
+    fn find_late(&mut self, now: Instant) {
+        let timeouts = self.config.timeouts;
+        let mut late = Vec::new();
+        self.wake = None;
+        for (request, stream) in self.streams.iter() {
+            let Some(sent) = stream.sent else {
+                continue;
+            };
+            let head = timeouts
+                .head
+                .filter(|_| !matches!(stream.answer, Answer::Content(_)));
+            let limits = [deadline(sent, head), deadline(sent, timeouts.total)];
+            match limits.into_iter().flatten().min() {
+                Some(by) if by <= now => late.push(request),
+                Some(by) => self.wake = Some(self.wake.map_or(by, |wake| wake.min(by))),
+                None => {}
+            }
+        }
+        late.sort_unstable();
+        for request in late {
+            self.fail_stream(request, ErrorCode::CANCEL, Failure::TimedOut);
+        }
+    }
+}
+
+/// The event that ends a request which has no whole answer.
+fn ended(
+    request: RequestId,
+    stream: &Stream,
+    failure: Failure,
+    sent: bool,
+    persists: bool,
+) -> Event<'static> {
+    match stream.is_begun() {
+        true => Event::Failed {
+            request,
+            failure,
+            received: stream.received,
+            persists,
+        },
+        false => Event::Unanswered {
+            request,
+            failure,
+            sent,
+            idempotent: stream.idempotent,
+            persists,
+        },
+    }
+}
+
+/// What a fault is called where HTTP's versions are compared.
+pub(super) const fn failure_of(fault: Fault) -> Failure {
+    match fault {
+        Fault::SettingsTimeout => Failure::TimedOut,
+        Fault::BlockTooLong
+        | Fault::ResetFlood
+        | Fault::ProvokedResets
+        | Fault::AnswerFlood
+        | Fault::IdleFrames
+        | Fault::OutputFlood => Failure::TooLarge,
+        _ => Failure::BadResponse,
+    }
+}
+
+fn reader_limits(config: &Config) -> frame::Limits {
+    let block = u32::try_from(config.limits.head.0).unwrap_or(u32::MAX);
+    frame::Limits {
+        frame: config.settings.max_frame_size,
+        block,
+        ..frame::Limits::default()
+    }
+}
+
+fn decoder(config: &Config) -> Decoder {
+    // Until the server has acknowledged less it uses what the protocol starts with.
+    let table = config.settings.header_table_size.max(DEFAULT_TABLE_SIZE);
+    Decoder::new(table, config.limits.head.0)
+}
+
+/// The part of `input` that `part` is.
+fn same_slice<'i>(input: &'i [u8], part: &[u8]) -> &'i [u8] {
+    if part.is_empty() {
+        return &[];
+    }
+    // What is read goes through without being kept, so that it stands in the input.
+    let start = part.as_ptr() as usize - input.as_ptr() as usize;
+    &input[start..start + part.len()]
+}

@@ -1,0 +1,92 @@
+//! The client side of one HTTP/2 connection, without I/O (RFC 9113, RFC 7541, RFC 9218).
+//!
+//! [`Connection`] turns requests into octets and octets into [`Event`]s, as
+//! [`h1::client::Connection`](crate::h1::client::Connection) does; [`crate::client::Connection`] is
+//! either. Its methods fall into four kinds:
+//!
+//! - questions, which change nothing: [`can_request`](Connection::can_request),
+//!   [`head`](Connection::head), [`promise`](Connection::promise),
+//!   [`transmit`](Connection::transmit), [`poll_timeout`](Connection::poll_timeout),
+//!   [`sent`](Connection::sent), [`received`](Connection::received) …
+//! - what the client wants: [`request`](Connection::request),
+//!   [`request_prepared`](Connection::request_prepared),
+//!   [`send_content`](Connection::send_content), [`cancel`](Connection::cancel),
+//!   [`update_priority`](Connection::update_priority), [`ping`](Connection::ping),
+//!   [`release`](Connection::release), [`flush`](Connection::flush),
+//!   [`finish`](Connection::finish);
+//! - what happened to the transport: [`transmitted`](Connection::transmitted),
+//!   [`handle_eof`](Connection::handle_eof), [`handle_failure`](Connection::handle_failure),
+//!   [`handle_timeout`](Connection::handle_timeout);
+//! - [`poll`](Connection::poll), which reads octets and is the only source of events. Call it with
+//!   what was read, and with nothing after every method of the third kind, until it returns
+//!   `None`; then look at `transmit` and `poll_timeout` again.
+//!
+//! What the connection needs for itself (the preface and settings, acknowledgements, window updates,
+//! resets) may be transmitted at once and is never held. Requests, their content, PING and
+//! PRIORITY_UPDATE are held until they are released, and everything released at one time is one slice
+//! of [`transmit`](Connection::transmit): *when a client flushes* is what is being measured.
+//!
+//! Invariants: any split of the input gives the same events (contents joined); every request ends in
+//! exactly one of `End`, `Failed` and `Unanswered`, and so does every push that was accepted; nothing
+//! comes after `Closed`. A fault on one stream resets that stream and no other; a fault of the
+//! connection ends it with GOAWAY and the code the standard names. Whatever a server sends, what is
+//! kept of it is bounded by [`Config`]. An exchange allocates nothing once the buffers have grown to
+//! their sizes.
+//!
+//! Not done here: TLS and ALPN, the upgrade from HTTP/1.1, `CONNECT`, choosing connections and retrying
+//! (a host's business), and the tree of priorities of RFC 7540.
+//!
+//! ```
+//! use fathometer_http::h2::client::{Config, Connection, Event, RequestLine};
+//! use fathometer_http::h1::client::Version;
+//! use fathometer_model::Instant;
+//!
+//! let now = Instant::ZERO;
+//! let mut connection = Connection::new(Config::default());
+//! let preface = connection.transmit().len();
+//! connection.transmitted(preface, now);
+//! for target in ["/a", "/b"] {
+//!     let version = Version::Http11; // HTTP/2 has no versions.
+//!     let line = RequestLine { method: "GET", target, host: "example.org", version };
+//!     let mut request = connection.request(line).unwrap();
+//!     request.field("accept", "*/*");
+//!     request.send().unwrap();
+//! }
+//! assert!(connection.transmit().is_empty(), "nothing leaves by accident");
+//! connection.flush();
+//! let written = connection.transmit().len();
+//! connection.transmitted(written, now);
+//!
+//! // Settings; then 204 on the second stream, by its place in the static table.
+//! let mut input: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x03\x89";
+//! let mut ended = Vec::new();
+//! while let Some(event) = connection.poll(&mut input, now) {
+//!     match event {
+//!         Event::Head { .. } => assert_eq!(connection.head().status(), 204),
+//!         Event::End { request, .. } => ended.push(request.0),
+//!         _ => {}
+//!     }
+//! }
+//! assert_eq!((ended, connection.outstanding()), (vec![1], 1));
+//! assert!(!connection.transmit().is_empty(), "the settings are acknowledged");
+//! ```
+
+mod calm;
+mod config;
+mod connection;
+mod message;
+mod output;
+mod push;
+mod receive;
+mod request;
+mod stream;
+mod traffic;
+mod upload;
+
+pub use config::{Config, Floods, Limits, Push, Scheme, Start, Timeouts};
+pub use connection::Connection;
+pub use message::Promise;
+pub use request::{Content, PreparedRequest, RequestLine, RequestWriter, SendError};
+pub use traffic::Traffic;
+
+pub use crate::client::{Event, Head, Queued, Received, RequestId};

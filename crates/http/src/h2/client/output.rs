@@ -1,0 +1,242 @@
+//! What a connection has still to write.
+
+use std::collections::VecDeque;
+
+use fathometer_model::{Bytes, Instant};
+
+use super::traffic::{Counter, Traffic};
+use crate::h2::frame::{HEADER_LENGTH, Header};
+use crate::h2::{PREFACE, StreamId};
+
+/// Octets to be written: some handed to the transport, some that may be, some held. Both parts
+/// consist of whole frames, so that frames of the connection itself can go between them.
+#[derive(Debug)]
+pub(super) struct Output {
+    /// May go; `ready[..taken]` went.
+    pub(super) ready: Vec<u8>,
+    taken: usize,
+    /// Waits to be released.
+    pub(super) held: Vec<u8>,
+    /// Where requests begin in `ready` of which no octet went, as places in the stream of all octets.
+    begins: VecDeque<u64>,
+    /// Where requests begin in `held`.
+    held_begins: VecDeque<usize>,
+    /// Octets of the stream before `ready[0]`.
+    before: u64,
+    /// Answers in `ready`, in octets, as long as it has not been empty.
+    answers: u32,
+    counter: Counter,
+}
+
+impl Default for Output {
+    fn default() -> Output {
+        Output {
+            ready: Vec::new(),
+            taken: 0,
+            held: Vec::new(),
+            begins: VecDeque::new(),
+            held_begins: VecDeque::new(),
+            before: 0,
+            answers: 0,
+            counter: Counter::new(PREFACE.len()),
+        }
+    }
+}
+
+impl Output {
+    /// Forgets everything but the memory it was in.
+    pub(super) fn clear(&mut self) {
+        self.drop_all();
+        self.before = 0;
+        self.counter = Counter::new(PREFACE.len());
+    }
+
+    /// Drops everything that has not been handed over.
+    pub(super) fn drop_all(&mut self) {
+        self.ready.clear();
+        self.taken = 0;
+        self.held.clear();
+        self.begins.clear();
+        self.held_begins.clear();
+        self.answers = 0;
+    }
+
+    /// Drops what was not released.
+    pub(super) fn drop_held(&mut self) {
+        self.held.clear();
+        self.held_begins.clear();
+    }
+
+    /// Gives back memory that holds nothing.
+    pub(super) fn shrink(&mut self) {
+        if self.ready.is_empty() {
+            self.ready = Vec::new();
+        }
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+        if self.begins.is_empty() && self.held_begins.is_empty() {
+            self.begins = VecDeque::new();
+            self.held_begins = VecDeque::new();
+        }
+    }
+
+    /// What was handed over, by type.
+    pub(super) fn traffic(&self) -> &Traffic {
+        self.counter.traffic()
+    }
+
+    /// Says that a request begins here.
+    pub(super) fn begin_request(&mut self) {
+        self.held_begins.push_back(self.held.len());
+    }
+
+    /// Requests of which no octet was handed over.
+    pub(super) fn unsent(&self) -> usize {
+        self.begins.len() + self.held_begins.len()
+    }
+
+    /// Whether a frame of this stream is held.
+    pub(super) fn holds(&self, stream: StreamId) -> bool {
+        frames(&self.held).any(|(_, header)| header.stream == stream)
+    }
+
+    /// Counts octets that were just written as an answer; returns how many wait.
+    pub(super) fn answered(&mut self, octets: usize) -> u32 {
+        self.answers = self.answers.saturating_add(octets as u32);
+        self.answers
+    }
+
+    pub(super) fn flush(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let base = self.before + self.ready.len() as u64;
+        let begins = self.held_begins.drain(..);
+        self.begins.extend(begins.map(|begin| base + begin as u64));
+        if self.ready.is_empty() {
+            std::mem::swap(&mut self.ready, &mut self.held);
+        } else {
+            self.ready.append(&mut self.held);
+        }
+    }
+
+    /// Releases the frames in which the oldest `octets` are; returns their octets.
+    pub(super) fn release(&mut self, octets: u64) -> u64 {
+        let end = frames(&self.held)
+            .map(|(end, _)| end)
+            .find(|&end| end as u64 >= octets);
+        let end = end.unwrap_or(self.held.len());
+        if end == self.held.len() {
+            self.flush();
+            return end as u64;
+        }
+        let base = self.before + self.ready.len() as u64;
+        while let Some(&begin) = self.held_begins.front()
+            && begin < end
+        {
+            self.held_begins.pop_front();
+            self.begins.push_back(base + begin as u64);
+        }
+        for begin in &mut self.held_begins {
+            *begin -= end;
+        }
+        self.ready.extend(self.held.drain(..end));
+        end as u64
+    }
+
+    pub(super) fn transmit(&self) -> &[u8] {
+        &self.ready[self.taken..]
+    }
+
+    /// Takes what was handed over off; returns of how many requests the first octet was among it.
+    pub(super) fn transmitted(&mut self, octets: usize) -> u32 {
+        let end = self.taken + octets;
+        self.counter.pass(&self.ready[self.taken..end]);
+        self.taken = end;
+        let passed = self.before + end as u64;
+        let mut begun = 0;
+        while self.begins.front().is_some_and(|&begin| begin < passed) {
+            self.begins.pop_front();
+            begun += 1;
+        }
+        self.compact();
+        begun
+    }
+
+    /// Forgets what was handed over, once that is cheap.
+    fn compact(&mut self) {
+        if self.taken == self.ready.len() {
+            self.ready.clear();
+            self.answers = 0;
+        } else if self.taken >= 64 * 1024 {
+            self.ready.drain(..self.taken);
+        } else {
+            return;
+        }
+        self.before += self.taken as u64;
+        self.taken = 0;
+    }
+
+    /// Octets held.
+    pub(super) fn held(&self) -> Bytes {
+        Bytes(self.held.len() as u64)
+    }
+}
+
+/// Where each of the frames in `octets` ends, and its header.
+fn frames(octets: &[u8]) -> impl Iterator<Item = (usize, Header)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let header = Header::parse(octets.get(at..)?.first_chunk()?);
+        at += HEADER_LENGTH + header.length as usize;
+        Some((at, header))
+    })
+}
+
+/// When a limit ends that starts at `start`.
+pub(super) fn deadline(start: Instant, limit: Option<std::time::Duration>) -> Option<Instant> {
+    limit.map(|limit| start + limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h2::frame::write;
+
+    #[test]
+    fn whole_frames_are_released_and_frames_of_the_connection_go_between() {
+        let mut output = Output::default();
+        output.counter = Counter::new(0);
+        for stream in [1, 3, 5] {
+            output.begin_request();
+            write::reset(
+                &mut output.held,
+                StreamId::new(stream),
+                crate::h2::error::ErrorCode(0),
+            );
+        }
+        assert_eq!((output.held(), output.unsent()), (Bytes(39), 3));
+        assert_eq!(output.release(14), 26);
+        assert!(!output.holds(StreamId::new(3)) && output.holds(StreamId::new(5)));
+        write::window_update(&mut output.ready, StreamId::CONNECTION, 9);
+        assert_eq!(output.release(1), 13);
+        let streams: Vec<u32> = frames(output.transmit())
+            .map(|(_, header)| header.stream.number())
+            .collect();
+        assert_eq!(streams, [1, 3, 0, 5]);
+        assert_eq!(output.transmitted(13), 1);
+        assert_eq!(output.transmitted(1), 1);
+        assert_eq!(
+            output.transmitted(25),
+            0,
+            "the third begins behind the update"
+        );
+        assert_eq!(output.unsent(), 1);
+        assert_eq!(output.transmitted(13), 1);
+        assert!(output.transmit().is_empty());
+        let reset = crate::h2::frame::FrameType::RST_STREAM;
+        assert_eq!(output.traffic().frames(reset), 3);
+        assert_eq!(output.traffic().total(), Bytes(52));
+    }
+}

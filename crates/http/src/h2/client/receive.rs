@@ -1,0 +1,550 @@
+//! What frames mean.
+
+use fathometer_model::{Bytes, Failure};
+
+use super::config::Push;
+use super::connection::{Core, failure_of};
+use super::message;
+use super::stream::{Answer, GONE_AWAY, STREAM_RESET, UploadState, request_of, stream_of};
+use crate::client::{Event, RequestId};
+use crate::h2::StreamId;
+use crate::h2::error::{Error, ErrorCode, Fault};
+use crate::h2::frame::{DataPiece, Frame, HeaderBlock, SettingsList, write};
+use crate::h2::settings::id;
+
+/// What becomes of a response whose head was read.
+enum Reading {
+    /// It is an interim response.
+    Interim,
+    /// Its content follows; of this length, if that is known.
+    Content(Option<u64>),
+}
+
+impl Core {
+    /// Deals with a frame other than DATA.
+    pub(super) fn take(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
+        if !self.peer_is_known && !matches!(frame, Frame::Settings(_)) {
+            return Err(Fault::NoSettings);
+        }
+        match *frame {
+            // It comes before the settings, or it would have been dealt with.
+            Frame::Data(_) => Err(Fault::NoSettings),
+            Frame::Headers(block) => self.headers(&block),
+            Frame::Push { promised, block } => self.pushed(promised, &block),
+            Frame::Settings(list) => self.settings(list),
+            Frame::SettingsAcknowledged => self.settings_acknowledged(),
+            Frame::Ping {
+                acknowledges: false,
+                payload,
+            } => {
+                self.calm.wants_answer(&self.config.floods, self.now)?;
+                self.answer(|out| write::ping(out, true, payload))
+            }
+            Frame::Ping { payload, .. } if self.pings > 0 => {
+                self.pings -= 1;
+                self.notes.push_back(Event::Pong { payload });
+                Ok(())
+            }
+            Frame::Reset { stream, code } => self.peer_reset(stream, code),
+            Frame::GoAway { last, code, .. } => self.peer_goes_away(last, code),
+            Frame::WindowUpdate { stream, increment } => self.window_update(stream, increment),
+            Frame::Priority { .. }
+            | Frame::PriorityUpdate { .. }
+            | Frame::Ping { .. }
+            | Frame::Unknown(_) => self.nothing(),
+        }
+    }
+
+    /// Deals with a fault that the reader found.
+    pub(super) fn take_error(&mut self, error: Error) -> Result<(), Fault> {
+        match error {
+            Error::Connection(error) => Err(error.why),
+            Error::Stream(error) => {
+                if !self.peer_is_known {
+                    return Err(Fault::NoSettings);
+                }
+                let request = request_of(error.stream);
+                self.must_not_be_idle(error.stream)?;
+                self.nothing()?;
+                self.fail_stream(request, error.code, failure_of(error.why));
+                Ok(())
+            }
+        }
+    }
+
+    /// Deals with a piece of a DATA frame, whose content is `content`.
+    pub(super) fn data<'i>(
+        &mut self,
+        piece: &DataPiece<'_>,
+        content: &'i [u8],
+    ) -> Result<Option<Event<'i>>, Fault> {
+        let update_at = self.config.update_at;
+        if piece.first {
+            self.receive.receive(piece.length)?;
+        }
+        if piece.last
+            && let Some(increment) = self.receive.release(piece.length, update_at)
+        {
+            write::window_update(&mut self.output.ready, StreamId::CONNECTION, increment);
+        }
+        let request = request_of(piece.stream);
+        let Some(stream) = self.streams.get_mut(request) else {
+            self.on_closed_stream(piece.stream)?;
+            return Ok(None);
+        };
+        if piece.first && stream.receive.receive(piece.length).is_err() {
+            let code = ErrorCode::FLOW_CONTROL_ERROR;
+            self.fail_stream(request, code, Failure::BadResponse);
+            return Ok(None);
+        }
+        stream.received.body.0 += u64::from(piece.wire);
+        let Answer::Content(left) = &mut stream.answer else {
+            self.fail_stream(request, ErrorCode::PROTOCOL_ERROR, Failure::BadResponse);
+            return Ok(None);
+        };
+        let room = self.config.limits.body.0 - stream.received.content.0;
+        let announced = left.unwrap_or(u64::MAX);
+        let most = usize::try_from(room.min(announced)).unwrap_or(usize::MAX);
+        let bytes = &content[..content.len().min(most)];
+        stream.received.content.0 += bytes.len() as u64;
+        if let Some(left) = left {
+            *left -= bytes.len() as u64;
+        }
+        let left = *left;
+        let event = (!bytes.is_empty()).then_some(Event::Content { request, bytes });
+        if bytes.len() < content.len() {
+            let (code, failure) = match announced <= room {
+                true => (ErrorCode::PROTOCOL_ERROR, Failure::BadResponse),
+                false => (ErrorCode::CANCEL, Failure::TooLarge),
+            };
+            self.fail_stream(request, code, failure);
+            return Ok(event);
+        }
+        if event.is_some() {
+            self.calm.progress();
+        } else if piece.last && !piece.end_stream {
+            self.nothing()?;
+        }
+        if piece.end_stream {
+            self.response_ends(request, left);
+        } else if piece.last && left != Some(0) {
+            self.give_back(request, piece.length);
+        }
+        Ok(event)
+    }
+
+    /// Lets the server send more on a stream.
+    fn give_back(&mut self, request: RequestId, octets: u32) {
+        let update_at = self.config.update_at;
+        if let Some(stream) = self.streams.get_mut(request)
+            && let Some(increment) = stream.receive.release(octets, update_at)
+        {
+            write::window_update(&mut self.output.ready, stream_of(request), increment);
+        }
+    }
+
+    /// Its last frame has come. Content that was announced must be there.
+    fn response_ends(&mut self, request: RequestId, left: Option<u64>) {
+        match left {
+            None | Some(0) => self.end_stream(request),
+            Some(_) => {
+                self.fail_stream(request, ErrorCode::PROTOCOL_ERROR, Failure::BadResponse);
+            }
+        }
+    }
+
+    fn headers(&mut self, block: &HeaderBlock<'_>) -> Result<(), Fault> {
+        let request = request_of(block.stream);
+        let Some(stream) = self.streams.get_mut(request) else {
+            self.skip_block(block.block)?;
+            return self.on_closed_stream(block.stream);
+        };
+        stream.received.head.0 += u64::from(block.wire);
+        if let Answer::Content(left) = stream.answer {
+            return self.trailers(request, block, left);
+        }
+        if !stream.is_begun() {
+            if request.is_pushed() && self.too_many_pushes() {
+                self.skip_block(block.block)?;
+                self.fail_stream(request, ErrorCode::REFUSED_STREAM, Failure::TooLarge);
+                return Ok(());
+            }
+            self.notes.push_back(Event::Begin { request });
+            if let Some(stream) = self.streams.get_mut(request) {
+                stream.answer = Answer::Begun;
+            }
+        }
+        if let Err(failure) = self.decode_head(block.block)? {
+            self.count_fields(request, self.head.octets());
+            let code = match failure {
+                Failure::TooLarge => ErrorCode::CANCEL,
+                _ => ErrorCode::PROTOCOL_ERROR,
+            };
+            self.fail_stream(request, code, failure);
+            return Ok(());
+        }
+        self.count_fields(request, self.head.octets());
+        match self.read_head(request, block.end_stream) {
+            Ok(Reading::Interim) => {
+                let status = self.info.status;
+                let is_go_ahead = status == 100 && self.stops_waiting(request);
+                self.notes.push_back(match is_go_ahead {
+                    true => Event::SendContent { request },
+                    false => Event::Interim { request, status },
+                });
+            }
+            Ok(Reading::Content(left)) => {
+                self.calm.progress();
+                if let Some(stream) = self.streams.get_mut(request) {
+                    stream.answer = Answer::Content(left);
+                }
+                self.notes.push_back(Event::Head { request });
+                if block.end_stream {
+                    self.response_ends(request, left);
+                }
+            }
+            Err((code, failure)) => self.fail_stream(request, code, failure),
+        }
+        Ok(())
+    }
+
+    /// What the head at hand says about what follows.
+    fn read_head(
+        &mut self,
+        request: RequestId,
+        ends: bool,
+    ) -> Result<Reading, (ErrorCode, Failure)> {
+        let malformed = (ErrorCode::PROTOCOL_ERROR, Failure::BadResponse);
+        let too_large = (ErrorCode::CANCEL, Failure::TooLarge);
+        let info = self.info;
+        let stream = self.streams.get_mut(request).ok_or(malformed)?;
+        if info.status < 200 {
+            // Switching protocols (101) is no part of HTTP/2.
+            if ends || info.status == 101 {
+                return Err(malformed);
+            }
+            if stream.interims == self.config.limits.interim {
+                return Err(malformed);
+            }
+            stream.interims += 1;
+            return Ok(Reading::Interim);
+        }
+        if stream.head_method || matches!(info.status, 204 | 304) {
+            return Ok(Reading::Content(Some(0)));
+        }
+        match info.content_length {
+            Some(length) if length > self.config.limits.body.0 => Err(too_large),
+            length => Ok(Reading::Content(length)),
+        }
+    }
+
+    fn trailers(
+        &mut self,
+        request: RequestId,
+        block: &HeaderBlock<'_>,
+        left: Option<u64>,
+    ) -> Result<(), Fault> {
+        self.head_block.clear();
+        self.trailers.clear();
+        let decoded = self.decoder.decode(block.block, &mut self.trailers);
+        self.count_fields(request, self.trailers.octets());
+        let failure = match decoded {
+            Err(error) if error.is_fatal() => return Err(Fault::Compression),
+            Err(_) => Some((ErrorCode::CANCEL, Failure::TooLarge)),
+            Ok(()) if self.trailers.len() > usize::from(self.config.limits.fields) => {
+                Some((ErrorCode::CANCEL, Failure::TooLarge))
+            }
+            Ok(()) if !block.end_stream || message::trailers(&self.trailers).is_err() => {
+                Some((ErrorCode::PROTOCOL_ERROR, Failure::BadResponse))
+            }
+            Ok(()) => None,
+        };
+        match failure {
+            Some((code, failure)) => self.fail_stream(request, code, failure),
+            None => {
+                self.notes.push_back(Event::Trailers { request });
+                self.response_ends(request, left);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes a head and checks it. Servers say the same thing over and over, and mostly by reference
+    /// to their table: what is known of the head before is then known of this one.
+    fn decode_head(&mut self, block: &[u8]) -> Result<Result<(), Failure>, Fault> {
+        if !self.head_block.is_empty() && self.head_block == block {
+            return Ok(Ok(()));
+        }
+        self.head_block.clear();
+        self.head.clear();
+        match self.decoder.decode(block, &mut self.head) {
+            Ok(()) => {}
+            Err(error) if error.is_fatal() => return Err(Fault::Compression),
+            Err(_) => return Ok(Err(Failure::TooLarge)),
+        }
+        // One of them is the status.
+        if self.head.len() > usize::from(self.config.limits.fields) + 1 {
+            return Ok(Err(Failure::TooLarge));
+        }
+        match message::response(&self.head) {
+            Ok(info) => self.info = info,
+            Err(message::Malformed) => return Ok(Err(Failure::BadResponse)),
+        }
+        if leaves_table(block) {
+            self.head_block.extend_from_slice(block);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Decodes a block for the sake of the table.
+    pub(super) fn skip_block(&mut self, block: &[u8]) -> Result<(), Fault> {
+        self.head_block.clear();
+        self.trailers.clear();
+        let decoded = self.decoder.decode(block, &mut self.trailers);
+        self.trailers.clear();
+        match decoded {
+            Err(error) if error.is_fatal() => Err(Fault::Compression),
+            _ => Ok(()),
+        }
+    }
+
+    fn count_fields(&mut self, request: RequestId, octets: Bytes) {
+        if let Some(stream) = self.streams.get_mut(request) {
+            stream.received.fields += octets;
+        }
+    }
+
+    /// Ends waiting for 100 (Continue); whether that was waited for.
+    fn stops_waiting(&mut self, request: RequestId) -> bool {
+        let before = self.continuing.len();
+        self.continuing.retain(|&(other, _)| other != request);
+        let waited = self.continuing.len() < before;
+        if waited && let Some(stream) = self.streams.get_mut(request) {
+            stream.upload.state = UploadState::Open;
+        }
+        waited
+    }
+
+    /// Says that content may be sent, for want of an answer.
+    pub(super) fn may_continue(&mut self, request: RequestId) {
+        if let Some(stream) = self.streams.get_mut(request) {
+            stream.upload.state = UploadState::Open;
+            self.notes.push_back(Event::SendContent { request });
+        }
+    }
+
+    fn settings(&mut self, list: SettingsList<'_>) -> Result<(), Fault> {
+        self.calm.wants_answer(&self.config.floods, self.now)?;
+        let before = self.peer;
+        for (id, value) in list.iter() {
+            // Servers are not pushed to, and need not be told so (section 6.5.2).
+            if id == id::ENABLE_PUSH && value != 0 {
+                return Err(Fault::BadSetting);
+            }
+            self.peer.apply(id, value).map_err(|error| error.why)?;
+        }
+        self.peer_is_known = true;
+        if list.iter().any(|(id, _)| id == id::HEADER_TABLE_SIZE) {
+            // A size that was smaller for a moment has emptied the server's table.
+            for (id, value) in list.iter() {
+                if id == id::HEADER_TABLE_SIZE {
+                    self.encoder.set_table_limit(value);
+                }
+            }
+        }
+        let (old, new) = (before.initial_window_size, self.peer.initial_window_size);
+        if old != new {
+            for (_, stream) in self.streams.iter_mut() {
+                stream.send.change_initial(old, new)?;
+            }
+        }
+        // What is held was made by the rules before: where those were wider, it goes first.
+        let narrower = self.peer.header_table_size < before.header_table_size
+            || new < old
+            || self.peer.max_frame_size < before.max_frame_size;
+        if narrower && !self.output.held.is_empty() {
+            write::settings_acknowledged(&mut self.output.held);
+        } else {
+            self.answer(write::settings_acknowledged)?;
+        }
+        self.frame_backlogs();
+        self.notes.push_back(Event::Settings);
+        Ok(())
+    }
+
+    fn settings_acknowledged(&mut self) -> Result<(), Fault> {
+        if !std::mem::take(&mut self.settings_wait) {
+            return Err(Fault::UnexpectedAcknowledgement);
+        }
+        let told = self.config.settings.header_table_size;
+        self.decoder.set_table_limit(told);
+        Ok(())
+    }
+
+    fn window_update(&mut self, stream: StreamId, increment: u32) -> Result<(), Fault> {
+        self.nothing()?;
+        if stream.is_connection() {
+            self.send.give(increment)?;
+            self.frame_backlogs();
+            return Ok(());
+        }
+        let request = request_of(stream);
+        let Some(open) = self.streams.get_mut(request) else {
+            return self.must_not_be_idle(stream);
+        };
+        if open.send.give(increment).is_err() {
+            let code = ErrorCode::FLOW_CONTROL_ERROR;
+            self.fail_stream(request, code, Failure::BadResponse);
+        } else if open.upload.is_blocked() {
+            self.frame_backlogs();
+        }
+        Ok(())
+    }
+
+    fn peer_reset(&mut self, stream: StreamId, code: ErrorCode) -> Result<(), Fault> {
+        let request = request_of(stream);
+        if self.streams.get(request).is_none() {
+            self.must_not_be_idle(stream)?;
+            return self.nothing();
+        }
+        // Refused is what was not processed at all (section 8.7).
+        let acted = code != ErrorCode::REFUSED_STREAM;
+        self.forget_held(request);
+        self.lose_stream(request, STREAM_RESET, acted);
+        Ok(())
+    }
+
+    /// A stream that the server has reset: what is held of it leaves all the same when its head does,
+    /// since the compression counts on it, and is then ended from this side too.
+    fn forget_held(&mut self, request: RequestId) {
+        let stream = stream_of(request);
+        if self.output.holds(stream) {
+            write::reset(&mut self.output.held, stream, ErrorCode::CANCEL);
+        }
+    }
+
+    fn peer_goes_away(&mut self, last: StreamId, code: ErrorCode) -> Result<(), Fault> {
+        let first_left_out = match last.is_client() {
+            true => RequestId(request_of(last).0 + 1),
+            false => RequestId(last.number() >> 1),
+        };
+        if self.end.is_some_and(|(before, _)| first_left_out > before) {
+            return self.nothing();
+        }
+        let repeated = self.end == Some((first_left_out, code));
+        self.end = Some((first_left_out, code));
+        if repeated {
+            self.nothing()?;
+        } else {
+            let last = (first_left_out.0 > 0).then(|| RequestId(first_left_out.0 - 1));
+            self.notes.push_back(Event::GoAway { last, code });
+        }
+        let left_out = self.streams.iter().map(|(request, _)| request);
+        let mut left_out: Vec<RequestId> = left_out
+            .filter(|&request| !request.is_pushed() && request >= first_left_out)
+            .collect();
+        left_out.sort_unstable();
+        for request in left_out {
+            self.lose_stream(request, GONE_AWAY, false);
+        }
+        self.close_when_drained();
+        Ok(())
+    }
+
+    /// A frame that carries nothing.
+    pub(super) fn nothing(&mut self) -> Result<(), Fault> {
+        self.calm.carries_nothing(&self.config.floods, self.now)
+    }
+
+    /// A frame that carries part of a message came on a stream that is not open: that is in order
+    /// when this side has reset it and the server did not know yet.
+    fn on_closed_stream(&mut self, stream: StreamId) -> Result<(), Fault> {
+        self.must_not_be_idle(stream)?;
+        let request = request_of(stream);
+        match self.resets_overflowed || self.resets.contains(&request) {
+            true => self.nothing(),
+            false => Err(Fault::ClosedStream),
+        }
+    }
+
+    pub(super) fn must_not_be_idle(&self, stream: StreamId) -> Result<(), Fault> {
+        let is_idle = match stream.is_client() {
+            true => request_of(stream) >= self.next_request,
+            false => stream > self.last_promised || self.config.push == Push::Disabled,
+        };
+        match is_idle {
+            true => Err(Fault::IdleStream),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether decoding a block changes nothing for those after it: no field goes into the table, and its
+/// size stays. (RFC 7541 section 6: the first bits of each field say so.)
+fn leaves_table(block: &[u8]) -> bool {
+    let mut rest = block;
+    while let Some(&first) = rest.first() {
+        let read = match first {
+            0x80.. => integer(rest, 7).map(|(_, rest)| rest),
+            0x20..=0x7f => None,
+            _ => integer(rest, 4).and_then(|(index, rest)| {
+                let rest = if index == 0 { skip_string(rest)? } else { rest };
+                skip_string(rest)
+            }),
+        };
+        match read {
+            Some(after) => rest = after,
+            None => return false,
+        }
+    }
+    true
+}
+
+fn skip_string(block: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = integer(block, 7)?;
+    rest.get(length..)
+}
+
+/// An integer behind a prefix of so many bits (RFC 7541 section 5.1), and what follows it.
+fn integer(block: &[u8], bits: u32) -> Option<(usize, &[u8])> {
+    let (&first, mut rest) = block.split_first()?;
+    let most = (1 << bits) - 1;
+    let mut value = usize::from(first) & most;
+    if value < most {
+        return Some((value, rest));
+    }
+    for shift in [0, 7, 14, 21] {
+        let (&next, after) = rest.split_first()?;
+        rest = after;
+        value += usize::from(next & 0x7f) << shift;
+        if next & 0x80 == 0 {
+            return Some((value, rest));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_leave_the_table_alone_are_known() {
+        for (block, leaves) in [
+            (&[0x88][..], true),
+            (&[0x88, 0xff, 0x80, 0x01, 0x90], true),
+            // Without indexing: an indexed name, a name of its own, never.
+            (&[0x04, 1, b'x', 0x88], true),
+            (&[0x0f, 0x0d, 1, b'7'], true),
+            (&[0x00, 1, b'a', 1, b'@', 0x88], true),
+            (&[0x10, 1, b'a', 0], true),
+            (&[0x88, 0x44, 1, b'x'], false),
+            (&[0x40, 1, b'a', 1, b'b'], false),
+            (&[0x20, 0x88], false),
+            (&[0x3f, 0x01], false),
+            (&[0x04, 9, b'x'], false),
+        ] {
+            assert_eq!(leaves_table(block), leaves, "{block:x?}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a connection knows of one request.
+
+use fathometer_model::{Failure, Instant};
+
+use crate::client::{Received, RequestId};
+use crate::h2::StreamId;
+use crate::h2::flow::{ReceiveWindow, Window};
+
+/// A request without a whole answer.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) head_method: bool,
+    pub(super) idempotent: bool,
+    pub(super) answer: Answer,
+    pub(super) interims: u16,
+    pub(super) received: Received,
+    /// When its first octet was handed to the transport; of a push, when it was promised.
+    pub(super) sent: Option<Instant>,
+    pub(super) send: Window,
+    pub(super) receive: ReceiveWindow,
+    pub(super) upload: Upload,
+}
+
+/// How far a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Nothing of it is there.
+    None,
+    /// Something is there, but not the final head.
+    Begun,
+    /// The final head is there. How much content is to follow, if that was said.
+    Content(Option<u64>),
+}
+
+/// The content of a request.
+#[derive(Debug, Default)]
+pub(super) struct Upload {
+    pub(super) state: UploadState,
+    /// Octets that the caller has still to give; `None` when that was not said.
+    pub(super) remaining: Option<u64>,
+    /// Given, and not in a frame yet because the windows do not let it.
+    pub(super) backlog: Vec<u8>,
+    /// `backlog[..framed]` is in frames.
+    pub(super) framed: usize,
+    /// `backlog[..released]` may leave.
+    pub(super) released: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum UploadState {
+    /// The request has no content, or all of it is in frames.
+    #[default]
+    Done,
+    /// It waits for 100 (Continue).
+    AwaitsContinue,
+    /// More may be given.
+    Open,
+    /// All was given.
+    Given,
+}
+
+impl Upload {
+    /// Whether something is to be framed that no window allowed.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.framed < self.backlog.len()
+    }
+}
+
+impl Stream {
+    /// Whether anything of the response was reported.
+    pub(super) fn is_begun(&self) -> bool {
+        self.answer != Answer::None
+    }
+}
+
+/// The number of a stream as it is on the wire.
+pub(super) const fn stream_of(request: RequestId) -> StreamId {
+    match request.is_pushed() {
+        true => StreamId::new(request.0 << 1),
+        false => StreamId::new(request.0 << 1 | 1),
+    }
+}
+
+/// The request of a stream other than the connection.
+pub(super) const fn request_of(stream: StreamId) -> RequestId {
+    let number = stream.number() >> 1;
+    match stream.is_client() {
+        true => RequestId(number),
+        false => RequestId::pushed(number),
+    }
+}
+
+/// What is left to report when the connection ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    /// What became of responses that had begun.
+    pub(super) begun: Failure,
+    /// What became of requests without any of their answer.
+    pub(super) unanswered: Failure,
+}
+
+/// What a request ends with that the server resets.
+pub(super) const STREAM_RESET: Failure = Failure::Reset;
+
+/// What a request ends with that the server leaves when it goes away.
+pub(super) const GONE_AWAY: Failure = Failure::ClosedEarly;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_and_requests_are_the_same_in_other_words() {
+        for (number, request) in [
+            (1, RequestId(0)),
+            (3, RequestId(1)),
+            (0x7fff_ffff, RequestId(0x3fff_ffff)),
+            (2, RequestId::pushed(1)),
+            (0x7fff_fffe, RequestId::pushed(0x3fff_ffff)),
+        ] {
+            assert_eq!(request_of(StreamId::new(number)), request);
+            assert_eq!(stream_of(request), StreamId::new(number));
+        }
+        assert!(RequestId::pushed(1).is_pushed() && !RequestId(1).is_pushed());
+    }
+}

@@ -1,0 +1,154 @@
+//! Counts of frames, as a protocol analyser would count them.
+
+use fathometer_model::Bytes;
+
+use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
+
+/// Types that are counted apart, in the order of their numbers; PRIORITY_UPDATE and all others are
+/// the last two.
+const KNOWN: usize = 10;
+const PRIORITY_UPDATE: usize = KNOWN;
+const OTHERS: usize = KNOWN + 1;
+
+/// The frames that passed in one direction, by type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    frames: [u64; OTHERS + 1],
+    octets: [u64; OTHERS + 1],
+}
+
+impl Traffic {
+    /// Frames of this type that began to pass. All types that are not known are counted as one.
+    pub fn frames(&self, kind: FrameType) -> u64 {
+        self.frames[place(kind)]
+    }
+
+    /// Octets of frames of this type that passed, with the nine of each frame's header.
+    pub fn octets(&self, kind: FrameType) -> Bytes {
+        Bytes(self.octets[place(kind)])
+    }
+
+    /// Octets of all frames.
+    pub fn total(&self) -> Bytes {
+        Bytes(self.octets.iter().sum())
+    }
+}
+
+fn place(kind: FrameType) -> usize {
+    match kind {
+        FrameType(kind) if usize::from(kind) < KNOWN => usize::from(kind),
+        FrameType::PRIORITY_UPDATE => PRIORITY_UPDATE,
+        _ => OTHERS,
+    }
+}
+
+/// Follows the octets of one direction from frame to frame and counts them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counter {
+    traffic: Traffic,
+    /// A frame header that passed in part, and how much of it.
+    header: [u8; HEADER_LENGTH],
+    have: usize,
+    /// Octets of the payload at hand that are to come, and its type's place.
+    payload: usize,
+    place: usize,
+    /// Octets to come before the first frame.
+    preface: usize,
+}
+
+impl Counter {
+    /// A counter of frames behind a preface of so many octets.
+    pub(super) fn new(preface: usize) -> Counter {
+        Counter {
+            preface,
+            ..Counter::default()
+        }
+    }
+
+    pub(super) fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Counts octets that pass.
+    pub(super) fn pass(&mut self, octets: &[u8]) {
+        let mut octets = octets;
+        if self.preface > 0 {
+            let skipped = self.preface.min(octets.len());
+            self.preface -= skipped;
+            octets = &octets[skipped..];
+        }
+        loop {
+            let passed = self.payload.min(octets.len());
+            self.payload -= passed;
+            self.traffic.octets[self.place] += passed as u64;
+            octets = &octets[passed..];
+            if octets.is_empty() {
+                return;
+            }
+            match octets.first_chunk() {
+                Some(header) if self.have == 0 => {
+                    self.begin(*header);
+                    octets = &octets[HEADER_LENGTH..];
+                }
+                _ => {
+                    self.header[self.have] = octets[0];
+                    self.have += 1;
+                    octets = &octets[1..];
+                    if self.have == HEADER_LENGTH {
+                        self.have = 0;
+                        self.begin(self.header);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A frame begins. (Its header is counted when it is whole.)
+    fn begin(&mut self, header: [u8; HEADER_LENGTH]) {
+        let header = Header::parse(&header);
+        self.payload = header.length as usize;
+        self.place = place(header.kind);
+        self.traffic.frames[self.place] += 1;
+        self.traffic.octets[self.place] += HEADER_LENGTH as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h2::frame::write;
+    use crate::h2::{PREFACE, StreamId};
+
+    #[test]
+    fn any_split_is_counted_alike() {
+        let mut octets = PREFACE.to_vec();
+        write::settings(&mut octets, [(1, 2), (3, 4)].into_iter());
+        write::window_update(&mut octets, StreamId::CONNECTION, 7);
+        write::data_header(&mut octets, StreamId::new(1), 3, true);
+        octets.extend_from_slice(b"abc");
+        write::priority_update(&mut octets, StreamId::new(1), b"u=1");
+        octets.extend_from_slice(&[0, 0, 0, 0xfa, 0, 0, 0, 0, 0]);
+        for piece in 1..octets.len() {
+            let mut counter = Counter::new(PREFACE.len());
+            for piece in octets.chunks(piece) {
+                counter.pass(piece);
+            }
+            let traffic = counter.traffic();
+            for (kind, frames, octets) in [
+                (FrameType::SETTINGS, 1, 9 + 12),
+                (FrameType::WINDOW_UPDATE, 1, 13),
+                (FrameType::DATA, 1, 12),
+                (FrameType::PRIORITY_UPDATE, 1, 9 + 4 + 3),
+                (FrameType(0xfb), 1, 9),
+                (FrameType::PING, 0, 0),
+            ] {
+                assert_eq!(traffic.frames(kind), frames, "{kind:?}");
+                assert_eq!(traffic.octets(kind), Bytes(octets), "{kind:?}");
+            }
+            assert_eq!(
+                traffic.total(),
+                Bytes((octets.len() - PREFACE.len()) as u64)
+            );
+        }
+    }
+}
