@@ -1,0 +1,502 @@
+//! Certificates: an authority that makes them on the fly, and those that users bring.
+//!
+//! An [`Authority`] signs with a fresh key that is never written anywhere. Its [`pem`](Authority::pem)
+//! can be given to other programs (`curl --cacert`, a browser's store), and an [`Identity`]'s chain and
+//! key to other servers. The default key is ECDSA on P-256, as most of today's servers have it. `ring`
+//! makes no RSA keys; an identity with one is read from PEM ([`Identity::from_pem`]).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+
+use crate::SettingsError;
+
+/// An object identifier below a private arc: an extension that nobody reads, for the sake of its size.
+const PADDING: [u64; 9] = [1, 3, 6, 1, 4, 1, 61_157, 1, 1];
+
+/// When certificates are valid, as time since 1970, in whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// From this time on.
+    pub not_before: Duration,
+    /// Until this time.
+    pub not_after: Duration,
+}
+
+impl Lifetime {
+    /// From `margin` before `time`, since clocks differ, to `margin` after it.
+    pub fn around(time: Duration, margin: Duration) -> Lifetime {
+        Lifetime {
+            not_before: time.saturating_sub(margin),
+            not_after: time + margin,
+        }
+    }
+
+    fn apply(self, params: &mut CertificateParams) {
+        let seconds = |time: Duration| Duration::from_secs(time.as_secs());
+        params.not_before = date_time_ymd(1970, 1, 1) + seconds(self.not_before);
+        params.not_after = date_time_ymd(1970, 1, 1) + seconds(self.not_after);
+    }
+}
+
+/// An authority of a laboratory's own.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    pem: String,
+    lifetime: Lifetime,
+}
+
+impl Authority {
+    /// An authority with a fresh key. Its certificates are valid as long as it is, unless told
+    /// otherwise.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no randomness.
+    pub fn new(lifetime: Lifetime) -> Result<Authority, SettingsError> {
+        let (params, key) = authority_params("Fathometer laboratory root", lifetime)?;
+        let certificate = params.self_signed(&key).map_err(making)?;
+        Ok(Authority {
+            pem: certificate.pem(),
+            certificate: certificate.der().clone(),
+            issuer: Issuer::new(params, key),
+            lifetime,
+        })
+    }
+
+    /// Its certificate, for other programs to trust.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Trust in it alone.
+    pub fn roots(&self) -> Roots {
+        let mut store = RootCertStore::empty();
+        store
+            .add(self.certificate.clone())
+            .expect("a certificate made here is well-formed");
+        Roots(Arc::new(store))
+    }
+
+    /// Makes a certificate.
+    ///
+    /// # Errors
+    ///
+    /// When a name is neither a host name nor an address, or the padding is larger than a message of
+    /// the handshake may be.
+    pub fn issue(&self, request: &Issue) -> Result<Identity, SettingsError> {
+        let lifetime = request.lifetime.unwrap_or(self.lifetime);
+        // From the root towards the leaf; each is signed by the one before it.
+        let mut intermediates: Vec<(Issuer<'static, KeyPair>, CertificateDer<'static>)> =
+            Vec::new();
+        for place in 1..=request.intermediates {
+            let name = format!("Fathometer laboratory intermediate {place}");
+            let (params, key) = authority_params(&name, self.lifetime)?;
+            let issuer = intermediates.last().map_or(&self.issuer, |(last, _)| last);
+            let certificate = params.signed_by(&key, issuer).map_err(making)?;
+            let certificate = certificate.der().clone();
+            intermediates.push((Issuer::new(params, key), certificate));
+        }
+        let key = KeyPair::generate_for(request.key.algorithm()).map_err(making)?;
+        let params = leaf_params(request, lifetime)?;
+        let issuer = intermediates.last().map_or(&self.issuer, |(last, _)| last);
+        let leaf = params.signed_by(&key, issuer).map_err(making)?;
+        let mut chain = vec![leaf.der().clone()];
+        chain.extend(intermediates.into_iter().rev().map(|(_, der)| der));
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Identity { chain, key })
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority")
+            .field("lifetime", &self.lifetime)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What certificate to make.
+#[derive(Debug, Clone)]
+pub struct Issue {
+    /// The host names and addresses it is for.
+    pub names: Vec<String>,
+    /// Its key.
+    pub key: KeyKind,
+    /// Certificates between it and the root, which are sent with it.
+    pub intermediates: usize,
+    /// Octets of an extension without meaning, to make it as large as wanted.
+    pub padding: usize,
+    /// When it is valid; `None` for as long as its authority.
+    pub lifetime: Option<Lifetime>,
+}
+
+impl Issue {
+    /// A certificate for these names with a key on P-256, signed by the root.
+    pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Issue {
+        Issue {
+            names: names.into_iter().map(Into::into).collect(),
+            key: KeyKind::P256,
+            intermediates: 0,
+            padding: 0,
+            lifetime: None,
+        }
+    }
+}
+
+/// A kind of key that can be made here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    /// ECDSA on P-256.
+    P256,
+    /// ECDSA on P-384.
+    P384,
+    /// Ed25519. Browsers do not take it.
+    Ed25519,
+}
+
+impl KeyKind {
+    fn algorithm(self) -> &'static rcgen::SignatureAlgorithm {
+        match self {
+            KeyKind::P256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+            KeyKind::P384 => &rcgen::PKCS_ECDSA_P384_SHA384,
+            KeyKind::Ed25519 => &rcgen::PKCS_ED25519,
+        }
+    }
+}
+
+/// A chain of certificates, the owner's first, and the owner's key.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads a chain and a key in PEM. `chain_file` and `key_file` are what their user calls them,
+    /// for errors.
+    ///
+    /// # Errors
+    ///
+    /// When there is no certificate or key in them, or something that is none. Whether the key fits
+    /// the certificate is found out when settings are made.
+    pub fn from_pem(
+        chain: &[u8],
+        chain_file: &str,
+        key: &[u8],
+        key_file: &str,
+    ) -> Result<Identity, SettingsError> {
+        let chain = certificates(chain, chain_file)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+            let encrypted = contains(key, b"ENCRYPTED");
+            file_error(
+                key_file,
+                match error {
+                    _ if encrypted => "the key is encrypted: decrypt it first".to_owned(),
+                    pem::Error::NoItemsFound => "no private key in it".to_owned(),
+                    error => error.to_string(),
+                },
+            )
+        })?;
+        rustls::crypto::ring::sign::any_supported_type(&key)
+            .map_err(|error| file_error(key_file, format!("the key cannot be used: {error}")))?;
+        Ok(Identity { chain, key })
+    }
+
+    /// Octets of its certificates as they are sent.
+    pub fn octets(&self) -> Bytes {
+        self.chain.iter().map(|der| Bytes(der.len() as u64)).sum()
+    }
+
+    /// Its certificates, the owner's first.
+    pub fn chain_pem(&self) -> String {
+        self.chain
+            .iter()
+            .map(|der| armour("CERTIFICATE", der))
+            .collect()
+    }
+
+    /// Its key. Whoever reads it can be its owner.
+    pub fn key_pem(&self) -> String {
+        let label = match &self.key {
+            PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+            PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+            _ => "PRIVATE KEY",
+        };
+        armour(label, self.key.secret_der())
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (self.chain, self.key)
+    }
+}
+
+impl Clone for Identity {
+    fn clone(&self) -> Identity {
+        Identity {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+        }
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("certificates", &self.chain.len())
+            .field("octets", &self.octets())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Authorities that are trusted.
+#[derive(Debug, Clone)]
+pub struct Roots(Arc<RootCertStore>);
+
+impl Roots {
+    /// Reads certificates of authorities in PEM, such as the system's own collection. `file` is what
+    /// its user calls it, for errors.
+    ///
+    /// # Errors
+    ///
+    /// When there is no certificate in it, or one that is none.
+    pub fn from_pem(pem: &[u8], file: &str) -> Result<Roots, SettingsError> {
+        let mut store = RootCertStore::empty();
+        let (good, bad) = store.add_parsable_certificates(certificates(pem, file)?);
+        // A collection may hold an oddity; a file with nothing else is a mistake.
+        if good == 0 {
+            return Err(file_error(
+                file,
+                format!("{bad} certificates, none of them usable"),
+            ));
+        }
+        Ok(Roots(Arc::new(store)))
+    }
+
+    pub(crate) fn store(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Reads a name of a server, or its address.
+pub(crate) fn server_name(name: &str) -> Option<ServerName<'static>> {
+    let address = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    match address.unwrap_or(name).parse::<IpAddr>() {
+        Ok(address) => Some(ServerName::IpAddress(address.into())),
+        Err(_) => ServerName::try_from(name.to_owned()).ok(),
+    }
+}
+
+fn authority_params(
+    name: &str,
+    lifetime: Lifetime,
+) -> Result<(CertificateParams, KeyPair), SettingsError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    lifetime.apply(&mut params);
+    Ok((params, KeyPair::generate().map_err(making)?))
+}
+
+fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams, SettingsError> {
+    let mut params = CertificateParams::new(request.names.clone()).map_err(making)?;
+    let name = request.names.first().map_or("", String::as_str);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    params.use_authority_key_identifier_extension = true;
+    if request.padding > LARGEST_PADDING {
+        return Err(SettingsError::Making(format!(
+            "padding of {} octets: at most {LARGEST_PADDING}",
+            request.padding
+        )));
+    }
+    if request.padding > 0 {
+        let padding = octet_string(request.padding);
+        params
+            .custom_extensions
+            .push(CustomExtension::from_oid_content(&PADDING, padding));
+    }
+    lifetime.apply(&mut params);
+    Ok(params)
+}
+
+/// A message of the handshake is refused from 64 KiB on.
+const LARGEST_PADDING: usize = 48 * 1024;
+
+/// An OCTET STRING of so many zeros, in DER.
+fn octet_string(length: usize) -> Vec<u8> {
+    let digits = length.to_be_bytes();
+    let significant = &digits[(length.leading_zeros() / 8) as usize..];
+    let mut der = vec![4];
+    if length >= 0x80 {
+        der.push(0x80 | significant.len() as u8);
+    }
+    der.extend_from_slice(significant);
+    der.resize(der.len() + length, 0);
+    der
+}
+
+fn certificates(pem: &[u8], file: &str) -> Result<Vec<CertificateDer<'static>>, SettingsError> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| file_error(file, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(file_error(file, "no certificate in it".to_owned()));
+    }
+    Ok(chain)
+}
+
+/// Base64 between the two lines that say what it is (RFC 7468).
+fn armour(label: &str, der: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {label}-----\n");
+    // 48 octets are a line of 64 letters.
+    for line in der.chunks(48) {
+        for group in line.chunks(3) {
+            let mut octets = [0; 3];
+            octets[..group.len()].copy_from_slice(group);
+            let bits = u32::from_be_bytes([0, octets[0], octets[1], octets[2]]);
+            for place in 0..4 {
+                let letter = ALPHABET[(bits >> (18 - 6 * place) & 63) as usize];
+                text.push(if place <= group.len() {
+                    char::from(letter)
+                } else {
+                    '='
+                });
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str(&format!("-----END {label}-----\n"));
+    text
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
+}
+
+fn file_error(file: &str, problem: String) -> SettingsError {
+    SettingsError::File {
+        file: file.to_owned(),
+        problem,
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn making(error: rcgen::Error) -> SettingsError {
+    SettingsError::Making(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TODAY: Duration = Duration::from_secs(1_790_000_000);
+
+    fn authority() -> Authority {
+        Authority::new(Lifetime::around(TODAY, Duration::from_secs(86_400))).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_as_pem_is_read_back() {
+        let authority = authority();
+        for (key, intermediates) in [
+            (KeyKind::P256, 0),
+            (KeyKind::P384, 2),
+            (KeyKind::Ed25519, 1),
+        ] {
+            let request = Issue {
+                key,
+                intermediates,
+                ..Issue::new(["origin.test", "127.0.0.1", "::1"])
+            };
+            let identity = authority.issue(&request).unwrap();
+            assert_eq!(identity.chain.len(), 1 + intermediates);
+            let (chain, key) = (identity.chain_pem(), identity.key_pem());
+            let read = Identity::from_pem(chain.as_bytes(), "c", key.as_bytes(), "k").unwrap();
+            assert_eq!(read.chain, identity.chain);
+            assert_eq!(read.key, identity.key);
+        }
+        let roots = Roots::from_pem(authority.pem().as_bytes(), "root.pem").unwrap();
+        assert_eq!(roots.0.roots, authority.roots().0.roots);
+    }
+
+    #[test]
+    fn padding_makes_a_chain_as_large_as_wanted() {
+        let authority = authority();
+        let plain = authority.issue(&Issue::new(["a.test"])).unwrap().octets();
+        for padding in [1, 100, 200, 10_000, LARGEST_PADDING] {
+            let request = Issue {
+                padding,
+                ..Issue::new(["a.test"])
+            };
+            let padded = authority.issue(&request).unwrap().octets();
+            // The extension's own frame, and the spread of two signatures.
+            let added = (padded.0 - plain.0) as usize - padding;
+            assert!((14..50).contains(&added), "{padding}: {added}");
+        }
+        let request = Issue {
+            padding: LARGEST_PADDING + 1,
+            ..Issue::new(["a.test"])
+        };
+        assert!(authority.issue(&request).is_err());
+    }
+
+    #[test]
+    fn errors_name_the_file_and_what_is_wrong_in_it() {
+        let identity = authority().issue(&Issue::new(["a.test"])).unwrap();
+        let (chain, key) = (identity.chain_pem(), identity.key_pem());
+        let read = |chain: &str, key: &str| {
+            Identity::from_pem(chain.as_bytes(), "c.pem", key.as_bytes(), "k.pem")
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(read("", &key), "c.pem: no certificate in it");
+        assert_eq!(read(&chain, &chain), "k.pem: no private key in it");
+        let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+        assert_eq!(
+            read(&chain, &encrypted),
+            "k.pem: the key is encrypted: decrypt it first"
+        );
+        let cut = &chain[..chain.len() / 2];
+        assert!(read(cut, &key).starts_with("c.pem: "));
+        let broken = key.replacen("M", "!", 1);
+        assert!(read(&chain, &broken).starts_with("k.pem: "), "{broken}");
+        assert!(Issue::new(["not a name"]).names.len() == 1);
+        assert!(authority().issue(&Issue::new(["nöt äscii"])).is_err());
+    }
+
+    #[test]
+    fn names_and_addresses_are_told_apart() {
+        for (text, address) in [
+            ("origin.test", false),
+            ("localhost", false),
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("[::1]", true),
+        ] {
+            let name = server_name(text).unwrap();
+            assert_eq!(matches!(name, ServerName::IpAddress(_)), address, "{text}");
+        }
+        for text in ["", "a b", "[origin.test]"] {
+            assert_eq!(server_name(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A session whose handshake is over: records are sealed and opened here, and what a peer may still say
+//! about the connection itself is judged here.
+
+use std::ops::Range;
+
+use rustls::ConnectionTrafficSecrets;
+use rustls::client::ClientConnectionData;
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+
+use super::record::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
+use crate::{Alert, TlsFailure};
+
+/// Messages about the connection itself that a peer may send without any data in between.
+const MESSAGES_WITHOUT_DATA: u32 = 32;
+/// Warnings that a peer of TLS 1.2 may send.
+const WARNINGS: u32 = 4;
+/// Octets of one message after the handshake: a ticket is the largest.
+const LARGEST_MESSAGE: usize = 64 * 1024;
+
+const HELLO_REQUEST: u8 = 0;
+const CLIENT_HELLO: u8 = 1;
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+
+/// What rustls keeps of a connection to derive later keys and store tickets.
+pub(super) enum Kernel {
+    Client(KernelConnection<ClientConnectionData>),
+    Server(KernelConnection<ServerConnectionData>),
+}
+
+pub(super) struct Established {
+    kernel: Kernel,
+    tls13: bool,
+    pub(super) sealer: Sealer,
+    opener: Opener,
+    /// Records that may be sealed with one key.
+    pub(super) key_limit: u64,
+    /// A message of the handshake of which only a part came.
+    message: Vec<u8>,
+    without_data: u32,
+    warnings: u32,
+    renegotiations: u32,
+}
+
+/// What a record was.
+#[derive(Debug)]
+pub(super) enum Opened {
+    /// Application data: where it is in the record. Perhaps none.
+    Data(Range<usize>),
+    /// A message of the handshake, and what is to be said to it.
+    Message(Reply),
+    /// An alert that ends nothing, and what is to be said to it.
+    Warning(Reply),
+    /// `close_notify`.
+    Closed,
+}
+
+/// What is to be said to a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reply {
+    Nothing,
+    /// That this side updates its key too.
+    KeyUpdate,
+    /// That nothing will be negotiated again.
+    NoRenegotiation,
+}
+
+/// A failure and the alert that tells the peer.
+pub(super) type Fatal = (TlsFailure, Alert);
+
+pub(super) const CLOSE_NOTIFY: Alert = Alert(0);
+const UNEXPECTED_MESSAGE: Alert = Alert(10);
+const BAD_RECORD_MAC: Alert = Alert(20);
+const RECORD_OVERFLOW: Alert = Alert(22);
+const ILLEGAL_PARAMETER: Alert = Alert(47);
+const DECODE_ERROR: Alert = Alert(50);
+const INTERNAL_ERROR: Alert = Alert(80);
+const USER_CANCELED: Alert = Alert(90);
+pub(super) const NO_RENEGOTIATION: Alert = Alert(100);
+
+impl Established {
+    /// `None` for a cipher that is unknown here.
+    pub(super) fn new(
+        kernel: Kernel,
+        tls13: bool,
+        sending: (u64, ConnectionTrafficSecrets),
+        receiving: (u64, ConnectionTrafficSecrets),
+        key_limit: u64,
+    ) -> Option<Established> {
+        Some(Established {
+            kernel,
+            tls13,
+            sealer: Sealer::new(tls13, sending.0, &sending.1)?,
+            opener: Opener::new(tls13, receiving.0, &receiving.1)?,
+            key_limit,
+            message: Vec::new(),
+            without_data: 0,
+            warnings: 0,
+            renegotiations: 0,
+        })
+    }
+
+    /// Opens a whole record, in place, and acts on it unless it is data.
+    pub(super) fn open(&mut self, record: &mut [u8]) -> Result<Opened, Fatal> {
+        let (kind, content) = self.opener.open(record).map_err(|error| match error {
+            RecordError::Undecryptable => (TlsFailure::BadRecord, BAD_RECORD_MAC),
+            RecordError::TooLarge => {
+                let why = "a record of more than 16 KiB".to_owned();
+                (TlsFailure::NotTls(why), RECORD_OVERFLOW)
+            }
+            RecordError::Unexpected => misbehaved("a record of no kind that may come"),
+        })?;
+        if !self.message.is_empty() && kind != HANDSHAKE {
+            return Err(misbehaved("a record inside a message"));
+        }
+        match kind {
+            APPLICATION_DATA => {
+                if content.is_empty() {
+                    self.without_data("empty records")?;
+                } else {
+                    self.without_data = 0;
+                }
+                Ok(Opened::Data(content))
+            }
+            HANDSHAKE => self.messages(&record[content]).map(Opened::Message),
+            ALERT => self.alert(&record[content]),
+            _ => Err(misbehaved("a record of no kind that may come")),
+        }
+    }
+
+    /// Whether the next record has to be the last with this key.
+    pub(super) fn key_is_used_up(&self) -> bool {
+        self.sealer.number() + 1 >= self.key_limit
+    }
+
+    /// Whether the key can be updated.
+    pub(super) fn can_update(&self) -> bool {
+        self.tls13
+    }
+
+    /// Appends the message that announces a new key, and takes the new key.
+    pub(super) fn update_sending_key(&mut self, out: &mut Vec<u8>) -> Result<(), TlsFailure> {
+        self.say(out, HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 0]);
+        let updated = match &mut self.kernel {
+            Kernel::Client(kernel) => kernel.update_tx_secret(),
+            Kernel::Server(kernel) => kernel.update_tx_secret(),
+        };
+        let (number, secrets) = updated?;
+        self.sealer = Sealer::new(self.tls13, number, &secrets)
+            .ok_or_else(|| TlsFailure::Local("a key of an unknown kind".to_owned()))?;
+        Ok(())
+    }
+
+    /// Appends an alert.
+    pub(super) fn say_alert(&mut self, out: &mut Vec<u8>, alert: Alert) {
+        // TLS 1.3 ignores the level; TLS 1.2 ends the connection by it.
+        let level = match alert {
+            CLOSE_NOTIFY | NO_RENEGOTIATION => 1,
+            _ => 2,
+        };
+        self.say(out, ALERT, &[level, alert.0]);
+    }
+
+    fn say(&mut self, out: &mut Vec<u8>, kind: u8, content: &[u8]) {
+        let start = out.len();
+        self.sealer.begin(out);
+        out.extend_from_slice(content);
+        self.sealer.seal(out, start, kind);
+    }
+
+    fn without_data(&mut self, what: &'static str) -> Result<(), Fatal> {
+        self.without_data += 1;
+        if self.without_data > MESSAGES_WITHOUT_DATA {
+            return Err((TlsFailure::Flood(what), UNEXPECTED_MESSAGE));
+        }
+        Ok(())
+    }
+
+    /// Acts on the messages that end in this record, and keeps what is left.
+    fn messages(&mut self, content: &[u8]) -> Result<Reply, Fatal> {
+        if content.is_empty() {
+            return Err(misbehaved("an empty record of the handshake"));
+        }
+        self.without_data("messages after the handshake")?;
+        let mut joined = std::mem::take(&mut self.message);
+        joined.extend_from_slice(content);
+        let mut rest = &joined[..];
+        let mut reply = Reply::Nothing;
+        while let Some((&[kind, high, middle, low], after)) = rest.split_first_chunk::<4>() {
+            let length = u32::from_be_bytes([0, high, middle, low]) as usize;
+            if length > LARGEST_MESSAGE {
+                return Err((
+                    TlsFailure::Misbehaved("a message of more than 64 KiB".to_owned()),
+                    DECODE_ERROR,
+                ));
+            }
+            let Some((body, next)) = after.split_at_checked(length) else {
+                break;
+            };
+            rest = next;
+            let said = self.message(kind, body, next.is_empty())?;
+            if said != Reply::Nothing {
+                reply = said;
+            }
+        }
+        if rest.is_empty() {
+            joined.clear();
+        } else {
+            let done = joined.len() - rest.len();
+            joined.drain(..done);
+        }
+        self.message = joined;
+        Ok(reply)
+    }
+
+    fn message(&mut self, kind: u8, body: &[u8], last: bool) -> Result<Reply, Fatal> {
+        match (kind, &mut self.kernel) {
+            (NEW_SESSION_TICKET, Kernel::Client(kernel)) if self.tls13 => {
+                kernel
+                    .handle_new_session_ticket(body)
+                    .map_err(|error| (TlsFailure::from(error), DECODE_ERROR))?;
+                Ok(Reply::Nothing)
+            }
+            (KEY_UPDATE, _) if self.tls13 => {
+                // A message under the old key may not follow (RFC 8446, 5.1).
+                if !last {
+                    return Err(misbehaved("a message behind a key update"));
+                }
+                let &[requested @ (0 | 1)] = body else {
+                    let why = "a key update of no known kind".to_owned();
+                    return Err((TlsFailure::Misbehaved(why), ILLEGAL_PARAMETER));
+                };
+                self.update_receiving_key()
+                    .map_err(|failure| (failure, INTERNAL_ERROR))?;
+                Ok(match requested {
+                    0 => Reply::Nothing,
+                    _ => Reply::KeyUpdate,
+                })
+            }
+            (HELLO_REQUEST, Kernel::Client(_)) | (CLIENT_HELLO, Kernel::Server(_))
+                if !self.tls13 =>
+            {
+                self.renegotiations += 1;
+                if self.renegotiations > 1 {
+                    let flood = TlsFailure::Flood("requests to renegotiate");
+                    return Err((flood, NO_RENEGOTIATION));
+                }
+                Ok(Reply::NoRenegotiation)
+            }
+            _ => Err(misbehaved(
+                "a message that may not come after the handshake",
+            )),
+        }
+    }
+
+    fn update_receiving_key(&mut self) -> Result<(), TlsFailure> {
+        let updated = match &mut self.kernel {
+            Kernel::Client(kernel) => kernel.update_rx_secret(),
+            Kernel::Server(kernel) => kernel.update_rx_secret(),
+        };
+        let (number, secrets) = updated?;
+        self.opener = Opener::new(self.tls13, number, &secrets)
+            .ok_or_else(|| TlsFailure::Local("a key of an unknown kind".to_owned()))?;
+        Ok(())
+    }
+
+    fn alert(&mut self, content: &[u8]) -> Result<Opened, Fatal> {
+        let &[level, number] = content else {
+            let why = "an alert that is none".to_owned();
+            return Err((TlsFailure::Misbehaved(why), DECODE_ERROR));
+        };
+        let alert = Alert(number);
+        if alert == CLOSE_NOTIFY {
+            return Ok(Opened::Closed);
+        }
+        // In TLS 1.3 every alert is fatal but this one (RFC 8446, 6.1).
+        let warning = match self.tls13 {
+            true => alert == USER_CANCELED,
+            false => level == 1,
+        };
+        if !warning {
+            // Nobody is there to be told.
+            return Err((TlsFailure::Alert(alert), CLOSE_NOTIFY));
+        }
+        self.warnings += 1;
+        if self.warnings > WARNINGS {
+            return Err((TlsFailure::Flood("warnings"), UNEXPECTED_MESSAGE));
+        }
+        Ok(Opened::Warning(Reply::Nothing))
+    }
+}
+
+fn misbehaved(why: &str) -> Fatal {
+    (TlsFailure::Misbehaved(why.to_owned()), UNEXPECTED_MESSAGE)
+}

@@ -1,0 +1,536 @@
+//! A session whose handshake is not over: rustls is shown one record after the other, so that what each
+//! of them was can be counted, and so that not one octet too many is read with its keys.
+
+use std::sync::Arc;
+
+use fathometer_model::Bytes;
+use rustls::client::{EarlyDataError, UnbufferedClientConnection};
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus,
+};
+use rustls::{CommonState, Error, HandshakeKind, ProtocolVersion, SignatureScheme};
+
+use super::established::{Established, Kernel};
+use super::hello::{CLIENT_HELLO, Hello};
+use super::record::{APPLICATION_DATA, HANDSHAKE, HEADER};
+use crate::settings::{Clock, Noted, take_noted};
+use crate::{CipherSuite, EarlyData, Group, Handshake, Resumption, TlsFailure, Version};
+
+/// Octets that a record of TLS 1.3 adds to its content: header, type and tag.
+const OVERHEAD: usize = HEADER + 1 + 16;
+/// Octets of the record in which a client says that its early data ended, and of no other.
+const END_OF_EARLY_DATA: usize = OVERHEAD + 4;
+/// Octets of the largest record with nothing but a client's Finished.
+const LARGEST_FINISHED: usize = OVERHEAD + 4 + 48;
+
+enum Connection {
+    Client(UnbufferedClientConnection),
+    Server(UnbufferedServerConnection),
+}
+
+pub(super) struct Handshaking {
+    connection: Connection,
+    pub(super) clock: Arc<Clock>,
+    /// What the client asked for, once that was seen.
+    hello: Option<Hello>,
+    client_hellos: u32,
+    noted: Noted,
+    /// Octets of the certificates that a server here shows.
+    own_certificates: Bytes,
+    /// Whether tickets of a server here hold their sessions.
+    stateless: bool,
+    asks_for_certificate: bool,
+    may_send_early: bool,
+    early_accepted: bool,
+    /// Whether data may be written before the handshake is over.
+    pub(super) may_write: bool,
+}
+
+/// What a record brought.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    /// Whether the data that it brought is early data.
+    pub early: bool,
+    /// Whether it is a record of application data, readable or not.
+    pub application: bool,
+    /// Whether it was `close_notify`.
+    pub closed: bool,
+    /// Octets at the front of the buffer that are done with.
+    pub consumed: usize,
+}
+
+/// What to do after a state was dealt with.
+enum Next {
+    Again,
+    Closed,
+    Write,
+    Wait,
+}
+
+impl Handshaking {
+    pub(super) fn client(connection: UnbufferedClientConnection, clock: Arc<Clock>) -> Handshaking {
+        Handshaking::new(Connection::Client(connection), clock)
+    }
+
+    pub(super) fn server(
+        connection: UnbufferedServerConnection,
+        clock: Arc<Clock>,
+        own_certificates: Bytes,
+        stateless: bool,
+        asks_for_certificate: bool,
+    ) -> Handshaking {
+        Handshaking {
+            own_certificates,
+            stateless,
+            asks_for_certificate,
+            ..Handshaking::new(Connection::Server(connection), clock)
+        }
+    }
+
+    fn new(connection: Connection, clock: Arc<Clock>) -> Handshaking {
+        Handshaking {
+            connection,
+            clock,
+            hello: None,
+            client_hellos: 0,
+            noted: Noted::default(),
+            own_certificates: Bytes(0),
+            stateless: false,
+            asks_for_certificate: false,
+            may_send_early: false,
+            early_accepted: false,
+            may_write: false,
+        }
+    }
+
+    /// Writes a client's first flight.
+    pub(super) fn start(&mut self, out: &mut Vec<u8>) -> Result<(), TlsFailure> {
+        let Connection::Client(connection) = &mut self.connection else {
+            return Ok(());
+        };
+        loop {
+            match connection.process_tls_records(&mut []).state? {
+                ConnectionState::EncodeTlsData(data) => encode(data, out),
+                ConnectionState::TransmitTlsData(mut transmit) => {
+                    // Early data can be written only while this state is not done with: it is left so
+                    // until the server answers.
+                    self.may_send_early = transmit.may_encrypt_early_data().is_some();
+                    if !self.may_send_early {
+                        transmit.done();
+                    }
+                    break;
+                }
+                _ => break,
+            }
+        }
+        self.hello = Hello::read(out);
+        self.client_hellos = 1;
+        Ok(())
+    }
+
+    /// Whether early data may be written now.
+    pub(super) fn may_send_early(&self) -> bool {
+        self.may_send_early
+    }
+
+    /// Writes early data, one record for every `record_size` octets; gives how many octets were taken
+    /// and in how many records.
+    pub(super) fn early_write(
+        &mut self,
+        plain: &[u8],
+        record_size: usize,
+        out: &mut Vec<u8>,
+    ) -> (usize, u64) {
+        let Connection::Client(connection) = &mut self.connection else {
+            return (0, 0);
+        };
+        let status = connection.process_tls_records(&mut []);
+        let Ok(ConnectionState::TransmitTlsData(mut transmit)) = status.state else {
+            return (0, 0);
+        };
+        let Some(mut early) = transmit.may_encrypt_early_data() else {
+            return (0, 0);
+        };
+        let (mut taken, mut records) = (0, 0);
+        for piece in plain.chunks(record_size) {
+            let start = out.len();
+            out.resize(start + piece.len() + OVERHEAD, 0);
+            let written: Result<usize, EarlyDataError> = early.encrypt(piece, &mut out[start..]);
+            let written = written.unwrap_or(0);
+            out.truncate(start + written);
+            let content = written.saturating_sub(OVERHEAD);
+            taken += content;
+            records += u64::from(content > 0);
+            if content < piece.len() {
+                break;
+            }
+        }
+        (taken, records)
+    }
+
+    /// Writes data before the handshake is over, where that is allowed; gives how many octets and in
+    /// how many records.
+    pub(super) fn write(
+        &mut self,
+        plain: &[u8],
+        record_size: usize,
+        out: &mut Vec<u8>,
+    ) -> (usize, u64) {
+        match &mut self.connection {
+            Connection::Client(connection) => write_to(
+                connection.process_tls_records(&mut []),
+                plain,
+                record_size,
+                out,
+            ),
+            Connection::Server(connection) => write_to(
+                connection.process_tls_records(&mut []),
+                plain,
+                record_size,
+                out,
+            ),
+        }
+    }
+
+    /// Shows rustls the records in `incoming`, the last of which is new and begins at `new`. What is
+    /// to be sent is appended to `out`, data that came to `plain`.
+    ///
+    /// # Errors
+    ///
+    /// With the alert that tells the peer appended to `out`.
+    pub(super) fn record(
+        &mut self,
+        incoming: &mut [u8],
+        new: usize,
+        out: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+    ) -> Result<Step, TlsFailure> {
+        let kind = incoming[new];
+        let length = incoming.len() - new;
+        self.may_send_early = false;
+        self.look_at_hello(incoming, new);
+        let mut step = Step::default();
+        let had = plain.len();
+        let outcome = self.drive(incoming, out, plain, &mut step);
+        let noted = take_noted();
+        self.noted.scheme = noted.scheme.or(self.noted.scheme);
+        self.noted.certificates = noted.certificates.or(self.noted.certificates);
+        if let Err(error) = outcome {
+            self.say_last_words(out);
+            return Err(error.into());
+        }
+        step.application = plain.len() > had;
+        self.early_accepted |= step.early;
+        if kind == APPLICATION_DATA && !step.application && self.is_handshaking() {
+            self.unreadable(length, &mut step);
+        }
+        Ok(step)
+    }
+
+    /// Whether the handshake is not over.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.common().is_handshaking()
+    }
+
+    /// Takes the keys from rustls once the handshake is over, and says what was agreed on. `sent` and
+    /// `received` are octets of the handshake so far.
+    pub(super) fn finish(
+        self,
+        sent: Bytes,
+        received: Bytes,
+    ) -> Result<(Established, Handshake), TlsFailure> {
+        let handshake = self.figures(sent, received)?;
+        let tls13 = handshake.version == Version::Tls13;
+        let suite = self.common().negotiated_cipher_suite();
+        let key_limit = suite.map_or(u64::MAX, |suite| match suite {
+            rustls::SupportedCipherSuite::Tls13(suite) => suite.common.confidentiality_limit,
+            rustls::SupportedCipherSuite::Tls12(suite) => suite.common.confidentiality_limit,
+        });
+        let (secrets, kernel) = match self.connection {
+            Connection::Client(connection) => {
+                let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
+                (secrets, Kernel::Client(kernel))
+            }
+            Connection::Server(connection) => {
+                let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
+                (secrets, Kernel::Server(kernel))
+            }
+        };
+        let established = Established::new(kernel, tls13, secrets.tx, secrets.rx, key_limit)
+            .ok_or_else(unknown)?;
+        Ok((established, handshake))
+    }
+
+    fn drive(
+        &mut self,
+        incoming: &mut [u8],
+        out: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+        step: &mut Step,
+    ) -> Result<(), Error> {
+        self.may_write = false;
+        loop {
+            let rest = &mut incoming[step.consumed..];
+            let (discard, next) = match &mut self.connection {
+                Connection::Client(connection) => {
+                    let status = connection.process_tls_records(rest);
+                    (status.discard, deal_with(status.state, out, plain))
+                }
+                Connection::Server(connection) => {
+                    let status = connection.process_tls_records(rest);
+                    let next = match status.state {
+                        Ok(ConnectionState::ReadEarlyData(mut early)) => {
+                            step.early = true;
+                            while let Some(record) = early.next_record() {
+                                plain.extend_from_slice(record?.payload);
+                            }
+                            Ok(Next::Again)
+                        }
+                        state => deal_with(state, out, plain),
+                    };
+                    (status.discard, next)
+                }
+            };
+            step.consumed += discard;
+            match next? {
+                Next::Again => {}
+                Next::Closed => step.closed = true,
+                Next::Write => {
+                    self.may_write = true;
+                    return Ok(());
+                }
+                Next::Wait => return Ok(()),
+            }
+        }
+    }
+
+    /// Notes what a client asks for, as a server sees it.
+    fn look_at_hello(&mut self, incoming: &[u8], new: usize) {
+        if !matches!(self.connection, Connection::Server(_)) || incoming[new] != HANDSHAKE {
+            return;
+        }
+        if new == 0 && incoming.get(HEADER) == Some(&CLIENT_HELLO) {
+            self.client_hellos += 1;
+        }
+        if self.hello.is_none() {
+            self.hello = Hello::read(incoming);
+        }
+    }
+
+    /// An encrypted record that brought no data and did not end the handshake: part of a client's last
+    /// flight, or early data that the server refused and cannot read.
+    fn unreadable(&mut self, length: usize, step: &mut Step) {
+        let offered = self.hello.as_ref().is_some_and(|hello| hello.early_data);
+        let server = matches!(self.connection, Connection::Server(_));
+        if !server || !offered || self.asks_for_certificate {
+            return;
+        }
+        let read = step.consumed > 0 && self.client_hellos == 1;
+        if read && length == END_OF_EARLY_DATA {
+            self.early_accepted = true;
+            return;
+        }
+        step.application = true;
+        // rustls would try its key on it again with every record that follows, and count it against
+        // the limit of early data each time. What cannot be a piece of Finished is forgotten here.
+        if step.consumed == 0 && length > LARGEST_FINISHED {
+            step.consumed = length;
+        }
+    }
+
+    /// Writes the alert that rustls has for the peer after a failure.
+    fn say_last_words(&mut self, out: &mut Vec<u8>) {
+        loop {
+            let more = match &mut self.connection {
+                Connection::Client(connection) => {
+                    encode_only(connection.process_tls_records(&mut []).state, out)
+                }
+                Connection::Server(connection) => {
+                    encode_only(connection.process_tls_records(&mut []).state, out)
+                }
+            };
+            if !more {
+                return;
+            }
+        }
+    }
+
+    fn common(&self) -> &CommonState {
+        match &self.connection {
+            Connection::Client(connection) => connection,
+            Connection::Server(connection) => connection,
+        }
+    }
+
+    fn figures(&self, sent: Bytes, received: Bytes) -> Result<Handshake, TlsFailure> {
+        let common = self.common();
+        let client = matches!(self.connection, Connection::Client(_));
+        let hello = self.hello.clone().unwrap_or_default();
+        let version = match common.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
+            Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
+            _ => return Err(unknown()),
+        };
+        let suite = common.negotiated_cipher_suite().and_then(CipherSuite::of);
+        let full = common.handshake_kind() != Some(HandshakeKind::Resumed);
+        let tickets = if client { hello.ticket } else { self.stateless };
+        let resumption = match version {
+            _ if full => Resumption::Full,
+            Version::Tls13 => Resumption::Psk,
+            Version::Tls12 if tickets => Resumption::Ticket,
+            Version::Tls12 => Resumption::SessionId,
+        };
+        let hello_retry = self.client_hellos > 1
+            || common.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
+        let early_data = match (hello.early_data, self.early_accepted && !hello_retry) {
+            (false, _) => EarlyData::NotTried,
+            (true, true) => EarlyData::Accepted,
+            (true, false) => EarlyData::Rejected,
+        };
+        let waits_for_finished = client && version == Version::Tls12 && full;
+        let certificates = match (full, client) {
+            (false, _) => Bytes(0),
+            (true, true) => self.noted.certificates.unwrap_or_default(),
+            (true, false) => self.own_certificates,
+        };
+        Ok(Handshake {
+            version,
+            cipher_suite: suite.ok_or_else(unknown)?,
+            group: common.negotiated_key_exchange_group().and_then(Group::of),
+            signature_scheme: self.noted.scheme.filter(|_| full).map(scheme_name),
+            resumption,
+            early_data,
+            alpn: common.alpn_protocol().map(<[u8]>::to_vec),
+            server_name: hello.server_name,
+            sent,
+            received,
+            certificates,
+            round_trips: match early_data {
+                EarlyData::Accepted => 0,
+                _ => 1 + u8::from(hello_retry) + u8::from(waits_for_finished),
+            },
+            hello_retry,
+        })
+    }
+
+    /// Notes what a client here sent in a step: another ClientHello, or the end of its early data. The
+    /// latter is all there is to see of its having been accepted.
+    pub(super) fn look_at_sent(&mut self, record: &[u8]) {
+        if !matches!(self.connection, Connection::Client(_)) {
+            return;
+        }
+        if record[0] == HANDSHAKE && record.get(HEADER) == Some(&CLIENT_HELLO) {
+            self.client_hellos += 1;
+        }
+        if record[0] == APPLICATION_DATA && record.len() == END_OF_EARLY_DATA {
+            self.early_accepted = true;
+        }
+    }
+}
+
+/// Deals with a state that both sides may be in.
+fn deal_with<Data>(
+    state: Result<ConnectionState<'_, '_, Data>, Error>,
+    out: &mut Vec<u8>,
+    plain: &mut Vec<u8>,
+) -> Result<Next, Error> {
+    Ok(match state? {
+        ConnectionState::EncodeTlsData(data) => {
+            encode(data, out);
+            Next::Again
+        }
+        ConnectionState::TransmitTlsData(transmit) => {
+            transmit.done();
+            Next::Again
+        }
+        ConnectionState::ReadTraffic(mut traffic) => {
+            while let Some(record) = traffic.next_record() {
+                plain.extend_from_slice(record?.payload);
+            }
+            Next::Again
+        }
+        ConnectionState::PeerClosed => Next::Closed,
+        ConnectionState::WriteTraffic(_) => Next::Write,
+        _ => Next::Wait,
+    })
+}
+
+fn encode_only<Data>(
+    state: Result<ConnectionState<'_, '_, Data>, Error>,
+    out: &mut Vec<u8>,
+) -> bool {
+    match state {
+        Ok(ConnectionState::EncodeTlsData(data)) => {
+            encode(data, out);
+            true
+        }
+        _ => false,
+    }
+}
+
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
+    let start = out.len();
+    loop {
+        match data.encode(&mut out[start..]) {
+            Ok(_) | Err(EncodeError::AlreadyEncoded) => return,
+            Err(EncodeError::InsufficientSize(needed)) => {
+                out.resize(start + needed.required_size, 0);
+            }
+        }
+    }
+}
+
+fn write_to<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    plain: &[u8],
+    record_size: usize,
+    out: &mut Vec<u8>,
+) -> (usize, u64) {
+    let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state else {
+        return (0, 0);
+    };
+    let (mut taken, mut records) = (0, 0);
+    for piece in plain.chunks(record_size) {
+        let start = out.len();
+        let mut room = piece.len() + OVERHEAD;
+        loop {
+            out.resize(start + room, 0);
+            match traffic.encrypt(piece, &mut out[start..]) {
+                Ok(written) => {
+                    out.truncate(start + written);
+                    break;
+                }
+                Err(EncryptError::InsufficientSize(needed)) => room = needed.required_size,
+                Err(EncryptError::EncryptExhausted) => {
+                    out.truncate(start);
+                    return (taken, records);
+                }
+            }
+        }
+        taken += piece.len();
+        records += 1;
+    }
+    (taken, records)
+}
+
+/// A scheme's name in RFC 8446 (4.2.3).
+fn scheme_name(scheme: SignatureScheme) -> &'static str {
+    match u16::from(scheme) {
+        0x0401 => "rsa_pkcs1_sha256",
+        0x0501 => "rsa_pkcs1_sha384",
+        0x0601 => "rsa_pkcs1_sha512",
+        0x0403 => "ecdsa_secp256r1_sha256",
+        0x0503 => "ecdsa_secp384r1_sha384",
+        0x0603 => "ecdsa_secp521r1_sha512",
+        0x0804 => "rsa_pss_rsae_sha256",
+        0x0805 => "rsa_pss_rsae_sha384",
+        0x0806 => "rsa_pss_rsae_sha512",
+        0x0807 => "ed25519",
+        _ => "another scheme",
+    }
+}
+
+fn unknown() -> TlsFailure {
+    TlsFailure::Local("rustls agreed on something unknown here".to_owned())
+}

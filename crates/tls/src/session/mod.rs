@@ -1,0 +1,777 @@
+//! One connection's TLS.
+
+mod established;
+mod handshaking;
+mod hello;
+mod record;
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+use fathometer_model::{Bytes, Instant};
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+
+use crate::certificate::server_name;
+use crate::{Alert, ClientSettings, Handshake, ServerSettings, TlsFailure, Traffic, Version};
+use established::{CLOSE_NOTIFY, Established, Fatal, NO_RENEGOTIATION, Opened, Reply};
+use handshaking::Handshaking;
+use record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, HEADER};
+
+/// Octets that may wait to be sent before [`Session::write`] takes no more.
+const BUFFER: usize = 64 * 1024;
+/// Buffers larger than this are given back by [`Session::rest`] even when they may be wanted soon.
+const IDLE_BUFFER: usize = 0;
+
+/// The TLS of one connection, for a client or a server, without I/O.
+///
+/// Its methods fall into four kinds:
+///
+/// - questions, which change nothing: [`is_established`](Session::is_established),
+///   [`handshake`](Session::handshake), [`wants_transmit`](Session::wants_transmit) …
+/// - what the host wants: [`write`](Session::write), [`early_write`](Session::early_write),
+///   [`close`](Session::close);
+/// - what happened to the transport: [`transmitted`](Session::transmitted),
+///   [`handle_eof`](Session::handle_eof);
+/// - [`open`](Session::open), which reads octets and gives plaintext, or [`receive`](Session::receive)
+///   and [`read`](Session::read), which do the same with two copies more. After it look at
+///   [`transmit`](Session::transmit), when it failed too: there may be an alert to send.
+///
+/// Invariants: any split of the input gives the same plaintext and the same figures; what is written
+/// between two calls of `transmit` leaves in as few records as hold it; nothing is given out after
+/// `close_notify` or a failure; what a peer can make a session keep is bounded (one record or one
+/// message of the handshake of at most 64 KiB), and so is what it can make it do without sending data.
+pub struct Session {
+    phase: Phase,
+    /// A record, or a message of the handshake, of which a part came.
+    incoming: Vec<u8>,
+    /// Octets of `incoming` that rustls was shown already.
+    shown: usize,
+    /// Whether what is in `incoming` was given out and can go.
+    incoming_given: bool,
+    /// Data that came during the handshake, or that waits for `read`.
+    plain: Vec<u8>,
+    plain_read: usize,
+    early: bool,
+    /// Records to be sent, the last of which may be open.
+    outgoing: Vec<u8>,
+    outgoing_sent: usize,
+    /// Where the open record begins.
+    open_record: Option<usize>,
+    /// Data written before there are keys.
+    waiting: Vec<u8>,
+    record_size: usize,
+    sent: Traffic,
+    received: Traffic,
+    handshake: Option<Box<Handshake>>,
+    client: bool,
+    closed_by_peer: bool,
+    closing: bool,
+    failure: Option<TlsFailure>,
+}
+
+enum Phase {
+    Handshaking(Box<Handshaking>),
+    Established(Box<Established>),
+    /// Failed: nothing more comes or goes.
+    Over,
+}
+
+/// Where the next piece of plaintext is.
+enum Piece<'i> {
+    Input(&'i [u8]),
+    Incoming(Range<usize>),
+    Plain,
+    None,
+}
+
+impl Session {
+    /// A client's session with the server of this name or address. Its first flight is ready to be
+    /// sent.
+    ///
+    /// # Errors
+    ///
+    /// When the name is none.
+    pub fn client(
+        settings: &Arc<ClientSettings>,
+        name: &str,
+        now: Instant,
+    ) -> Result<Session, TlsFailure> {
+        settings.clock.tell(now);
+        let server = server_name(name).ok_or_else(|| TlsFailure::BadName(name.to_owned()))?;
+        let connection = UnbufferedClientConnection::new(settings.config.clone(), server)?;
+        let handshaking = Handshaking::client(connection, settings.clock.clone());
+        let mut session = Session::new(handshaking, settings.record_size, true);
+        if let Phase::Handshaking(handshaking) = &mut session.phase {
+            handshaking.start(&mut session.outgoing)?;
+        }
+        session.count_sent(0, false);
+        Ok(session)
+    }
+
+    /// A server's session with whoever connected.
+    ///
+    /// # Errors
+    ///
+    /// None that settings allow.
+    pub fn server(settings: &Arc<ServerSettings>, now: Instant) -> Result<Session, TlsFailure> {
+        settings.clock.tell(now);
+        let connection = UnbufferedServerConnection::new(settings.config.clone())?;
+        let handshaking = Handshaking::server(
+            connection,
+            settings.clock.clone(),
+            settings.certificates,
+            settings.stateless,
+            settings.asks_for_certificate,
+        );
+        Ok(Session::new(handshaking, settings.record_size, false))
+    }
+
+    fn new(handshaking: Handshaking, record_size: usize, client: bool) -> Session {
+        Session {
+            phase: Phase::Handshaking(Box::new(handshaking)),
+            incoming: Vec::new(),
+            shown: 0,
+            incoming_given: false,
+            plain: Vec::new(),
+            plain_read: 0,
+            early: false,
+            outgoing: Vec::new(),
+            outgoing_sent: 0,
+            open_record: None,
+            waiting: Vec::new(),
+            record_size,
+            sent: Traffic::default(),
+            received: Traffic::default(),
+            handshake: None,
+            client,
+            closed_by_peer: false,
+            closing: false,
+            failure: None,
+        }
+    }
+
+    /// Whether the handshake is over and went well.
+    pub fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::Established(_))
+    }
+
+    /// What was agreed on, and what that cost; `None` until established.
+    pub fn handshake(&self) -> Option<&Handshake> {
+        self.handshake.as_deref()
+    }
+
+    /// The protocol agreed on by ALPN; `None` when there is none, or not yet.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.handshake.as_ref()?.alpn.as_deref()
+    }
+
+    /// What was made to be sent so far.
+    pub fn sent(&self) -> &Traffic {
+        &self.sent
+    }
+
+    /// What came so far, in whole records.
+    pub fn received(&self) -> &Traffic {
+        &self.received
+    }
+
+    /// Whether the peer said that it sends nothing more (`close_notify`).
+    pub fn is_closed_by_peer(&self) -> bool {
+        self.closed_by_peer
+    }
+
+    /// Why the session failed.
+    pub fn failure(&self) -> Option<&TlsFailure> {
+        self.failure.as_ref()
+    }
+
+    /// Whether the plaintext given out last came before the handshake was over, as a client's early
+    /// data. It may be a replay: whoever answers it decides what is safe to do twice (RFC 8470).
+    pub fn is_early(&self) -> bool {
+        self.early
+    }
+
+    /// Takes octets of the transport and gives the next piece of plaintext in them, decrypted in
+    /// place. To be called with what is left of the same input until it gives `None`: then all of it
+    /// was taken, a part of a record being kept here.
+    ///
+    /// ```
+    /// # use fathometer_model::Instant;
+    /// # use fathometer_tls::{Session, TlsFailure};
+    /// fn handle(session: &mut Session, read: &mut [u8], now: Instant) -> Result<usize, TlsFailure> {
+    ///     let mut input = read;
+    ///     let mut octets = 0;
+    ///     while let Some(plain) = session.open(&mut input, now)? {
+    ///         octets += plain.len(); // or hand it to a protocol machine
+    ///     }
+    ///     Ok(octets)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Once and for all; the alert for the peer is in [`transmit`](Session::transmit).
+    pub fn open<'s, 'i: 's>(
+        &'s mut self,
+        input: &mut &'i mut [u8],
+        now: Instant,
+    ) -> Result<Option<&'s [u8]>, TlsFailure> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if self.incoming_given {
+            self.incoming.clear();
+            self.incoming_given = false;
+        }
+        self.plain.clear();
+        self.plain_read = 0;
+        match self.next_piece(input, now) {
+            Ok(Piece::Input(plain)) => Ok(Some(plain)),
+            Ok(Piece::Incoming(range)) => Ok(Some(&self.incoming[range])),
+            Ok(Piece::Plain) => Ok(Some(&self.plain)),
+            Ok(Piece::None) => Ok(None),
+            Err(failure) => {
+                self.phase = Phase::Over;
+                self.failure = Some(failure.clone());
+                Err(failure)
+            }
+        }
+    }
+
+    /// Takes octets of the transport, all of them, and keeps the plaintext for
+    /// [`read`](Session::read). Simple, at the price of two copies.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Session::open).
+    pub fn receive(&mut self, ciphertext: &[u8], now: Instant) -> Result<usize, TlsFailure> {
+        // What was not read yet must not be lost, and `open` begins by forgetting it.
+        let mut kept = std::mem::take(&mut self.plain);
+        kept.drain(..std::mem::take(&mut self.plain_read));
+        let mut copy = ciphertext.to_vec();
+        let mut input = &mut copy[..];
+        let outcome = loop {
+            match self.open(&mut input, now) {
+                Ok(Some(plain)) => kept.extend_from_slice(plain),
+                Ok(None) => break Ok(ciphertext.len()),
+                Err(failure) => break Err(failure),
+            }
+        };
+        self.plain = kept;
+        outcome
+    }
+
+    /// Copies plaintext that [`receive`](Session::receive) kept; gives how many octets, 0 when there
+    /// are none.
+    pub fn read(&mut self, plain: &mut [u8]) -> usize {
+        let kept = &self.plain[self.plain_read..];
+        let length = kept.len().min(plain.len());
+        plain[..length].copy_from_slice(&kept[..length]);
+        self.plain_read += length;
+        if self.plain_read == self.plain.len() {
+            self.plain.clear();
+            self.plain_read = 0;
+        }
+        length
+    }
+
+    /// The transport ended.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsFailure::Truncated`] unless the peer had said `close_notify`.
+    pub fn handle_eof(&mut self) -> Result<(), TlsFailure> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if self.closed_by_peer {
+            return Ok(());
+        }
+        self.phase = Phase::Over;
+        self.failure = Some(TlsFailure::Truncated);
+        Err(TlsFailure::Truncated)
+    }
+
+    /// Writes plaintext; gives how many octets were taken. Fewer than given: 64 KiB wait to be sent, or
+    /// nothing more can be. Before the session is established they wait for that.
+    pub fn write(&mut self, plain: &[u8]) -> usize {
+        let length = plain.len().min(self.writable());
+        self.append(&plain[..length]);
+        length
+    }
+
+    /// Writes several pieces of plaintext as one.
+    pub fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> usize {
+        let mut taken = 0;
+        for piece in pieces {
+            let length = self.write(piece);
+            taken += length;
+            if length < piece.len() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// How many octets [`write`](Session::write) would take.
+    pub fn writable(&self) -> usize {
+        if self.closing || matches!(self.phase, Phase::Over) {
+            return 0;
+        }
+        let waiting = self.outgoing.len() - self.outgoing_sent + self.waiting.len();
+        BUFFER.saturating_sub(waiting)
+    }
+
+    /// Octets for the transport. The record that was being filled is sealed, so that a host that
+    /// writes all it has before it asks sends no more records than needed.
+    pub fn transmit(&mut self) -> &[u8] {
+        self.seal();
+        &self.outgoing[self.outgoing_sent..]
+    }
+
+    /// So many octets of [`transmit`](Session::transmit) were handed to the transport.
+    pub fn transmitted(&mut self, octets: usize) {
+        self.outgoing_sent += octets;
+        debug_assert!(self.outgoing_sent <= self.outgoing.len());
+        if self.outgoing_sent >= self.outgoing.len() {
+            self.outgoing.clear();
+            self.outgoing_sent = 0;
+        }
+    }
+
+    /// Whether [`transmit`](Session::transmit) would give something.
+    pub fn wants_transmit(&self) -> bool {
+        self.outgoing.len() > self.outgoing_sent
+    }
+
+    /// Says that this side sends nothing more. What was written before leaves first.
+    pub fn close(&mut self) {
+        if self.closing {
+            return;
+        }
+        self.seal();
+        self.closing = true;
+        // Before there are keys the alert could not be told from an attacker's.
+        self.say_alert(CLOSE_NOTIFY);
+    }
+
+    /// Whether early data can be written: a client whose settings allow it, that resumes a session
+    /// whose server does, and that has heard nothing from the server yet.
+    pub fn may_send_early(&self) -> bool {
+        matches!(&self.phase, Phase::Handshaking(handshaking) if handshaking.may_send_early())
+    }
+
+    /// Writes early data; gives how many octets were taken, fewer than given when the server's limit
+    /// is reached. It can be replayed by whoever recorded it, so it must be safe to do twice; and the
+    /// server may refuse it ([`Handshake::early_data`]): then it has to be written again.
+    pub fn early_write(&mut self, plain: &[u8]) -> usize {
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return 0;
+        };
+        if !handshaking.may_send_early() {
+            return 0;
+        }
+        let start = self.outgoing.len();
+        let (taken, records) = handshaking.early_write(plain, self.record_size, &mut self.outgoing);
+        count_application(&mut self.sent, self.outgoing.len() - start, taken, records);
+        taken
+    }
+
+    /// Gives back the memory of empty buffers, for a connection that will be idle.
+    pub fn rest(&mut self) {
+        for buffer in [
+            &mut self.incoming,
+            &mut self.outgoing,
+            &mut self.waiting,
+            &mut self.plain,
+        ] {
+            if buffer.is_empty() && buffer.capacity() > IDLE_BUFFER {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
+    fn next_piece<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+        now: Instant,
+    ) -> Result<Piece<'i>, TlsFailure> {
+        loop {
+            if self.closed_by_peer {
+                // What follows close_notify is to be ignored (RFC 8446, 6.1).
+                *input = &mut [];
+                return Ok(Piece::None);
+            }
+            let piece = match self.phase {
+                Phase::Handshaking(_) => self.handshake_record(input, now)?,
+                Phase::Established(_) if self.incoming.is_empty() => self.whole_record(input)?,
+                Phase::Established(_) => self.joined_record(input)?,
+                Phase::Over => return Ok(Piece::None),
+            };
+            if let Some(piece) = piece {
+                return Ok(piece);
+            }
+        }
+    }
+
+    /// Opens the record at the start of the input, in place; `None` when it was no data. What is left
+    /// of the input when no whole record is there is kept.
+    fn whole_record<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+    ) -> Result<Option<Piece<'i>>, TlsFailure> {
+        let Some(header) = input.first_chunk::<HEADER>() else {
+            return Ok(Some(self.keep(input)));
+        };
+        let length = match record::length(header) {
+            Some(length) => length,
+            None => return Err(self.no_record()),
+        };
+        if input.len() < length {
+            return Ok(Some(self.keep(input)));
+        }
+        let (record, rest) = std::mem::take(input).split_at_mut(length);
+        *input = rest;
+        let content = self.open_record(record)?;
+        Ok(content.map(|range| Piece::Input(&record[range])))
+    }
+
+    fn keep<'i>(&mut self, input: &mut &'i mut [u8]) -> Piece<'i> {
+        self.incoming.extend_from_slice(input);
+        *input = &mut [];
+        Piece::None
+    }
+
+    /// Completes the record of which a part is kept, and opens it.
+    fn joined_record<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+    ) -> Result<Option<Piece<'i>>, TlsFailure> {
+        if !self.complete(0, input)? {
+            return Ok(Some(Piece::None));
+        }
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let content = self.open_record(&mut incoming);
+        self.incoming = incoming;
+        match content? {
+            Some(range) => {
+                self.incoming_given = true;
+                Ok(Some(Piece::Incoming(range)))
+            }
+            None => {
+                self.incoming.clear();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Moves octets from the input to `incoming` until the record that begins at `from` there is
+    /// whole; gives whether it is.
+    fn complete(&mut self, from: usize, input: &mut &mut [u8]) -> Result<bool, TlsFailure> {
+        self.fill(from + HEADER, input);
+        let Some(header) = self.incoming[from..].first_chunk::<HEADER>() else {
+            return Ok(false);
+        };
+        let length = match record::length(header) {
+            Some(length) => length,
+            None => return Err(self.no_record()),
+        };
+        self.fill(from + length, input);
+        Ok(self.incoming.len() == from + length)
+    }
+
+    /// Moves octets from the input to `incoming` until so many are there, if so many come.
+    fn fill(&mut self, wanted: usize, input: &mut &mut [u8]) {
+        let missing = wanted.saturating_sub(self.incoming.len());
+        let (taken, rest) = std::mem::take(input).split_at_mut(missing.min(input.len()));
+        self.incoming.extend_from_slice(taken);
+        *input = rest;
+    }
+
+    /// Opens a whole record and acts on it; gives where its data is when it has any.
+    fn open_record(&mut self, record: &mut [u8]) -> Result<Option<Range<usize>>, TlsFailure> {
+        let Phase::Established(established) = &mut self.phase else {
+            return Ok(None);
+        };
+        let octets = Bytes(record.len() as u64);
+        let opened = established.open(record);
+        self.received.records += 1;
+        match opened {
+            Ok(Opened::Data(range)) => {
+                count_application(&mut self.received, record.len(), range.len(), 1);
+                // Counted by the line above.
+                self.received.records -= 1;
+                self.early = false;
+                return Ok((!range.is_empty()).then_some(range));
+            }
+            Ok(Opened::Message(reply)) => {
+                self.received.handshake += octets;
+                self.reply(reply)?;
+            }
+            Ok(Opened::Warning(reply)) => {
+                self.received.alerts += octets;
+                self.reply(reply)?;
+            }
+            Ok(Opened::Closed) => {
+                self.received.alerts += octets;
+                self.closed_by_peer = true;
+            }
+            Err(fatal) => return Err(self.fail(fatal)),
+        }
+        Ok(None)
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), TlsFailure> {
+        match reply {
+            Reply::Nothing => Ok(()),
+            Reply::KeyUpdate => self.update_key(),
+            Reply::NoRenegotiation => {
+                self.seal();
+                self.say_alert(NO_RENEGOTIATION);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the peer why, as long as there are keys.
+    fn fail(&mut self, (failure, alert): Fatal) -> TlsFailure {
+        if alert != CLOSE_NOTIFY {
+            self.seal();
+            self.say_alert(alert);
+        }
+        failure
+    }
+
+    fn no_record(&mut self) -> TlsFailure {
+        let why = "octets that begin no record".to_owned();
+        self.fail((TlsFailure::NotTls(why), Alert(50)))
+    }
+
+    fn say_alert(&mut self, alert: Alert) {
+        if let Phase::Established(established) = &mut self.phase {
+            let start = self.outgoing.len();
+            established.say_alert(&mut self.outgoing, alert);
+            self.count_sent(start, true);
+        }
+    }
+
+    /// Changes the key that this side sends with.
+    fn update_key(&mut self) -> Result<(), TlsFailure> {
+        self.seal();
+        let Phase::Established(established) = &mut self.phase else {
+            return Ok(());
+        };
+        let start = self.outgoing.len();
+        let outcome = established.update_sending_key(&mut self.outgoing);
+        self.count_sent(start, false);
+        outcome
+    }
+
+    /// Takes one record of the handshake from the input.
+    fn handshake_record<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+        now: Instant,
+    ) -> Result<Option<Piece<'i>>, TlsFailure> {
+        let new = self.shown;
+        self.fill(new + HEADER, input);
+        let Some(header) = self.incoming[new..].first_chunk::<HEADER>() else {
+            return Ok(Some(Piece::None));
+        };
+        // What is no record is shown as it is: rustls knows what to tell the peer.
+        if let Some(length) = record::length(header) {
+            self.fill(new + length, input);
+            if self.incoming.len() < new + length {
+                return Ok(Some(Piece::None));
+            }
+        }
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return Ok(None);
+        };
+        handshaking.clock.tell(now);
+        let start = self.outgoing.len();
+        let outcome =
+            handshaking.record(&mut self.incoming, new, &mut self.outgoing, &mut self.plain);
+        let step = match outcome {
+            Ok(step) => step,
+            Err(failure) => {
+                self.count_sent(start, true);
+                return Err(failure);
+            }
+        };
+        let sent_before = self.sent.handshake;
+        let octets = self.incoming.len() - new;
+        self.count_handshake_record(new, octets, step.application);
+        self.count_sent(start, false);
+        self.incoming.drain(..step.consumed);
+        self.shown = self.incoming.len();
+        self.early = step.early;
+        self.closed_by_peer |= step.closed;
+        self.after_handshake_record(sent_before)?;
+        Ok((!self.plain.is_empty()).then_some(Piece::Plain))
+    }
+
+    fn count_handshake_record(&mut self, new: usize, octets: usize, application: bool) {
+        if application {
+            count_application(&mut self.received, octets, self.plain.len(), 1);
+            return;
+        }
+        let octets = Bytes(octets as u64);
+        match self.incoming[new] {
+            ALERT => self.received.alerts += octets,
+            _ => self.received.handshake += octets,
+        }
+        self.received.records += 1;
+    }
+
+    /// Takes over from rustls when the handshake is over, or writes what may be written before.
+    fn after_handshake_record(&mut self, sent_before: Bytes) -> Result<(), TlsFailure> {
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return Ok(());
+        };
+        if handshaking.is_handshaking() || self.shown > 0 {
+            if handshaking.may_write && !self.waiting.is_empty() {
+                let start = self.outgoing.len();
+                let (taken, records) =
+                    handshaking.write(&self.waiting, self.record_size, &mut self.outgoing);
+                self.waiting.drain(..taken);
+                let octets = self.outgoing.len() - start;
+                count_application(&mut self.sent, octets, taken, records);
+            }
+            return Ok(());
+        }
+        let Phase::Handshaking(handshaking) = std::mem::replace(&mut self.phase, Phase::Over)
+        else {
+            return Ok(());
+        };
+        let (established, mut handshake) =
+            handshaking.finish(self.sent.handshake, self.received.handshake)?;
+        if !self.client && handshake.version == Version::Tls13 {
+            // What a server sends in the step that ends the handshake is tickets.
+            handshake.sent = sent_before;
+        }
+        self.handshake = Some(Box::new(handshake));
+        self.phase = Phase::Established(Box::new(established));
+        let waiting = std::mem::take(&mut self.waiting);
+        self.append(&waiting);
+        if self.closing {
+            self.seal();
+            self.say_alert(CLOSE_NOTIFY);
+        }
+        Ok(())
+    }
+
+    /// Puts plaintext into records, however much waits already.
+    fn append(&mut self, mut plain: &[u8]) {
+        match &mut self.phase {
+            Phase::Established(_) => {}
+            Phase::Handshaking(handshaking) if handshaking.may_write && self.waiting.is_empty() => {
+                let start = self.outgoing.len();
+                let (taken, records) =
+                    handshaking.write(plain, self.record_size, &mut self.outgoing);
+                let octets = self.outgoing.len() - start;
+                count_application(&mut self.sent, octets, taken, records);
+                self.waiting.extend_from_slice(&plain[taken..]);
+                return;
+            }
+            Phase::Handshaking(_) => {
+                self.waiting.extend_from_slice(plain);
+                return;
+            }
+            Phase::Over => return,
+        }
+        // Octets that left and are still in front of others, when there are many of them.
+        if self.outgoing_sent >= BUFFER && self.open_record.is_none() {
+            self.outgoing.drain(..self.outgoing_sent);
+            self.outgoing_sent = 0;
+        }
+        while !plain.is_empty() {
+            let Phase::Established(established) = &mut self.phase else {
+                return;
+            };
+            let start = *self.open_record.get_or_insert_with(|| {
+                let start = self.outgoing.len();
+                established.sealer.begin(&mut self.outgoing);
+                start
+            });
+            let filled = self.outgoing.len() - start - established.sealer.content_offset();
+            let (now, later) = plain.split_at(plain.len().min(self.record_size - filled));
+            self.outgoing.extend_from_slice(now);
+            plain = later;
+            if filled + now.len() == self.record_size {
+                self.seal();
+            }
+        }
+    }
+
+    /// Seals the record that is being filled.
+    fn seal(&mut self) {
+        let (Some(start), Phase::Established(established)) =
+            (self.open_record.take(), &mut self.phase)
+        else {
+            return;
+        };
+        let content = self.outgoing.len() - start - established.sealer.content_offset();
+        established
+            .sealer
+            .seal(&mut self.outgoing, start, APPLICATION_DATA);
+        count_application(&mut self.sent, self.outgoing.len() - start, content, 1);
+        if !established.key_is_used_up() {
+            return;
+        }
+        // The last record that the key may seal says that another follows, or that nothing does.
+        if established.can_update() {
+            if let Err(failure) = self.update_key() {
+                self.failure = Some(failure);
+                self.phase = Phase::Over;
+            }
+        } else {
+            self.closing = true;
+            self.say_alert(CLOSE_NOTIFY);
+        }
+    }
+
+    /// Counts the records in `outgoing` from `start` on, none of which is data. Encrypted ones are
+    /// of the handshake, unless they are `alerts`.
+    fn count_sent(&mut self, start: usize, alerts: bool) {
+        let mut rest = &self.outgoing[start..];
+        while let Some(header) = rest.first_chunk::<HEADER>() {
+            let length = record::length(header).unwrap_or(rest.len()).min(rest.len());
+            let (record, next) = rest.split_at(length);
+            let octets = Bytes(length as u64);
+            self.sent.records += 1;
+            match record[0] {
+                ALERT => self.sent.alerts += octets,
+                CHANGE_CIPHER_SPEC | HANDSHAKE => self.sent.handshake += octets,
+                _ if alerts => self.sent.alerts += octets,
+                _ => self.sent.handshake += octets,
+            }
+            if start > 0 || next.is_empty() || self.handshake.is_none() {
+                if let Phase::Handshaking(handshaking) = &mut self.phase {
+                    handshaking.look_at_sent(record);
+                }
+            }
+            rest = next;
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("client", &self.client)
+            .field("established", &self.is_established())
+            .field("handshake", &self.handshake)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+fn count_application(traffic: &mut Traffic, octets: usize, content: usize, records: u64) {
+    traffic.application += Bytes(octets as u64);
+    traffic.content += Bytes(content as u64);
+    traffic.application_records += records;
+    traffic.records += records;
+}

@@ -1,0 +1,309 @@
+//! Records (RFC 8446, 5; RFC 5246, 6.2): their headers, and sealing and opening them in place.
+
+use std::ops::Range;
+
+use ring::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
+};
+use rustls::ConnectionTrafficSecrets;
+
+/// Octets of a record's header.
+pub(super) const HEADER: usize = 5;
+/// Octets by which a tag makes a record longer.
+const TAG: usize = 16;
+/// Octets of the nonce that each record of AES-GCM carries in TLS 1.2 (RFC 5288, 3).
+const EXPLICIT_NONCE: usize = 8;
+/// Octets of application data, or of any other content, in one record.
+const LARGEST_CONTENT: usize = 16 * 1024;
+/// Octets that may follow a header (RFC 5246, 6.2.3: the looser of the two versions).
+const LARGEST_PAYLOAD: usize = LARGEST_CONTENT + 2048;
+
+pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(super) const ALERT: u8 = 21;
+pub(super) const HANDSHAKE: u8 = 22;
+pub(super) const APPLICATION_DATA: u8 = 23;
+
+/// The length of the record that begins here, header included; `None` when what begins here is no
+/// record.
+pub(super) fn length(header: &[u8; HEADER]) -> Option<usize> {
+    let payload = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    let known = (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&header[0]);
+    (known && header[1] == 3 && payload <= LARGEST_PAYLOAD).then_some(HEADER + payload)
+}
+
+/// How records look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Tls13,
+    Tls12Gcm,
+    Tls12ChaCha,
+}
+
+impl Form {
+    /// Octets between header and content.
+    fn prefix(self) -> usize {
+        match self {
+            Form::Tls12Gcm => EXPLICIT_NONCE,
+            _ => 0,
+        }
+    }
+}
+
+/// The keys of one direction.
+struct Keys {
+    form: Form,
+    key: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+    /// The number of the next record.
+    number: u64,
+}
+
+impl Keys {
+    /// `None` for a cipher that is unknown here.
+    fn new(tls13: bool, number: u64, secrets: &ConnectionTrafficSecrets) -> Option<Keys> {
+        let (algorithm, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+            _ => return None,
+        };
+        let form = match (tls13, secrets) {
+            (true, _) => Form::Tls13,
+            (false, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) => Form::Tls12ChaCha,
+            (false, _) => Form::Tls12Gcm,
+        };
+        let key = UnboundKey::new(algorithm, key.as_ref()).ok()?;
+        Some(Keys {
+            form,
+            key: LessSafeKey::new(key),
+            iv: iv.as_ref().try_into().ok()?,
+            number,
+        })
+    }
+
+    /// The vector combined with the record's number (RFC 8446, 5.3; RFC 7905, 2). TLS 1.2 leaves the
+    /// nonces of AES-GCM to the sender: the same will do.
+    fn nonce(&self) -> [u8; NONCE_LEN] {
+        let mut nonce = self.iv;
+        for (octet, digit) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
+            *octet ^= digit;
+        }
+        nonce
+    }
+
+    /// What TLS 1.2 authenticates besides the content (RFC 5246, 6.2.3.3).
+    fn tls12_context(&self, content_type: u8, length: usize) -> [u8; 13] {
+        let mut context = [0; 13];
+        context[..8].copy_from_slice(&self.number.to_be_bytes());
+        context[8..11].copy_from_slice(&[content_type, 3, 3]);
+        context[11..].copy_from_slice(&(length as u16).to_be_bytes());
+        context
+    }
+}
+
+/// Seals records in the buffer that they leave from.
+pub(super) struct Sealer(Keys);
+
+impl Sealer {
+    pub(super) fn new(
+        tls13: bool,
+        number: u64,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> Option<Sealer> {
+        Keys::new(tls13, number, secrets).map(Sealer)
+    }
+
+    /// The number of the next record.
+    pub(super) fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// Begins a record at the end of `out`. Its content is then appended.
+    pub(super) fn begin(&self, out: &mut Vec<u8>) {
+        out.resize(out.len() + self.content_offset(), 0);
+    }
+
+    /// Octets before a record's content.
+    pub(super) fn content_offset(&self) -> usize {
+        HEADER + self.0.form.prefix()
+    }
+
+    /// Seals the record that begins at `start` and ends where `out` ends. Its content is 16 KiB at
+    /// most.
+    pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize, content_type: u8) {
+        let keys = &mut self.0;
+        let nonce = keys.nonce();
+        let content = start + HEADER + keys.form.prefix();
+        debug_assert!(out.len() - content <= LARGEST_CONTENT);
+        let tag = if keys.form == Form::Tls13 {
+            out.push(content_type);
+            let header = header(APPLICATION_DATA, out.len() - content + TAG);
+            out[start..content].copy_from_slice(&header);
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            let (aad, sealed) = (Aad::from(header), &mut out[content..]);
+            keys.key.seal_in_place_separate_tag(nonce, aad, sealed)
+        } else {
+            let length = out.len() - content;
+            let header = header(content_type, keys.form.prefix() + length + TAG);
+            out[start..start + HEADER].copy_from_slice(&header);
+            if keys.form == Form::Tls12Gcm {
+                out[start + HEADER..content].copy_from_slice(&nonce[4..]);
+            }
+            let aad = Aad::from(keys.tls12_context(content_type, length));
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            let sealed = &mut out[content..];
+            keys.key.seal_in_place_separate_tag(nonce, aad, sealed)
+        };
+        let tag = tag.expect("a record is far shorter than what a nonce is good for");
+        out.extend_from_slice(tag.as_ref());
+        keys.number += 1;
+    }
+}
+
+/// Opens records in the buffer that they came in.
+pub(super) struct Opener(Keys);
+
+/// Why a record cannot be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecordError {
+    /// Its tag is wrong.
+    Undecryptable,
+    /// It holds more than a record may.
+    TooLarge,
+    /// It is of a kind that may not come now, or holds no kind at all.
+    Unexpected,
+}
+
+impl Opener {
+    pub(super) fn new(
+        tls13: bool,
+        number: u64,
+        secrets: &ConnectionTrafficSecrets,
+    ) -> Option<Opener> {
+        Keys::new(tls13, number, secrets).map(Opener)
+    }
+
+    /// Opens a whole record; gives its type and where its content is in it.
+    pub(super) fn open(&mut self, record: &mut [u8]) -> Result<(u8, Range<usize>), RecordError> {
+        let keys = &mut self.0;
+        let (header, payload) = record
+            .split_first_chunk_mut::<HEADER>()
+            .ok_or(RecordError::Undecryptable)?;
+        let opened = if keys.form == Form::Tls13 {
+            if header[0] != APPLICATION_DATA {
+                return Err(RecordError::Unexpected);
+            }
+            let nonce = Nonce::assume_unique_for_key(keys.nonce());
+            let aad = Aad::from(*header);
+            let inner = keys
+                .key
+                .open_in_place(nonce, aad, payload)
+                .map_err(|_| RecordError::Undecryptable)?;
+            if inner.len() > LARGEST_CONTENT + 1 {
+                return Err(RecordError::TooLarge);
+            }
+            // The last octet that is not zero is the type; zeros after it are padding.
+            let end = inner.iter().rposition(|&octet| octet != 0);
+            let end = end.ok_or(RecordError::Unexpected)?;
+            (inner[end], HEADER..HEADER + end)
+        } else {
+            let prefix = keys.form.prefix();
+            let length = payload
+                .len()
+                .checked_sub(prefix + TAG)
+                .ok_or(RecordError::Undecryptable)?;
+            if length > LARGEST_CONTENT {
+                return Err(RecordError::TooLarge);
+            }
+            let mut nonce = keys.nonce();
+            if keys.form == Form::Tls12Gcm {
+                nonce[4..].copy_from_slice(&payload[..EXPLICIT_NONCE]);
+            }
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            let aad = Aad::from(keys.tls12_context(header[0], length));
+            keys.key
+                .open_in_place(nonce, aad, &mut payload[prefix..])
+                .map_err(|_| RecordError::Undecryptable)?;
+            (header[0], HEADER + prefix..HEADER + prefix + length)
+        };
+        keys.number += 1;
+        Ok(opened)
+    }
+}
+
+fn header(content_type: u8, length: usize) -> [u8; HEADER] {
+    let [high, low] = (length as u16).to_be_bytes();
+    [content_type, 3, 3, high, low]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use rustls::crypto::cipher::{AeadKey, Iv};
+
+    fn secrets(cipher: u8) -> ConnectionTrafficSecrets {
+        let key = AeadKey::from([cipher; 32]);
+        let iv = Iv::from([9; NONCE_LEN]);
+        match cipher {
+            0 => ConnectionTrafficSecrets::Aes256Gcm { key, iv },
+            _ => ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv },
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_opens_and_what_was_changed_does_not() {
+        for (tls13, cipher) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
+            let mut sealer = Sealer::new(tls13, 5, &secrets(cipher)).unwrap();
+            let mut opener = Opener::new(tls13, 5, &secrets(cipher)).unwrap();
+            for content in [&b""[..], b"x", &[7; LARGEST_CONTENT]] {
+                let mut out = b"before".to_vec();
+                sealer.begin(&mut out);
+                out.extend_from_slice(content);
+                sealer.seal(&mut out, 6, APPLICATION_DATA);
+                let mut record = out.split_off(6);
+                let header = record.first_chunk().unwrap();
+                assert_eq!(length(header), Some(record.len()));
+                let (kind, range) = opener.open(&mut record).unwrap();
+                assert_eq!((kind, &record[range]), (APPLICATION_DATA, content));
+            }
+            let mut out = Vec::new();
+            sealer.begin(&mut out);
+            out.extend_from_slice(b"content");
+            sealer.seal(&mut out, 0, ALERT);
+            let last = out.len() - 1;
+            for changed in [HEADER, last] {
+                let mut record = out.clone();
+                record[changed] ^= 1;
+                let result = opener.open(&mut record);
+                assert_eq!(result, Err(RecordError::Undecryptable), "octet {changed}");
+            }
+            let (kind, range) = opener.open(&mut out).unwrap();
+            assert_eq!((kind, &out[range]), (ALERT, &b"content"[..]));
+        }
+    }
+
+    #[test]
+    fn padding_is_taken_off_and_a_record_of_nothing_else_refused() {
+        let mut sealer = Sealer::new(true, 0, &secrets(0)).unwrap();
+        let mut opener = Opener::new(true, 0, &secrets(0)).unwrap();
+        let mut out = Vec::new();
+        sealer.begin(&mut out);
+        // The type of the padded record, then zeros, then a zero where the type would be.
+        out.extend_from_slice(&[1, 2, HANDSHAKE, 0, 0, 0]);
+        sealer.seal(&mut out, 0, 0);
+        assert_eq!(opener.open(&mut out), Ok((HANDSHAKE, 5..7)));
+        let mut out = Vec::new();
+        sealer.begin(&mut out);
+        sealer.seal(&mut out, 0, 0);
+        assert_eq!(opener.open(&mut out), Err(RecordError::Unexpected));
+    }
+
+    #[test]
+    fn what_is_no_record_is_known_by_its_header() {
+        assert_eq!(length(b"GET /"), None);
+        assert_eq!(length(&[23, 3, 3, 0x48, 0x01]), None);
+        assert_eq!(length(&[23, 3, 3, 0x48, 0x00]), Some(HEADER + 0x4800));
+        assert_eq!(length(&[24, 3, 3, 0, 1]), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! Settings of servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_model::{Bytes, Instant};
+use rustls::ServerConfig;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
+    WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+
+use super::key_log::key_log;
+use super::tickets::Sealed;
+use super::watch::WatchedKey;
+use super::{
+    CipherSuite, Clock, Group, KeyLogSink, LARGEST_RECORD, SettingsError, Version,
+    check_record_size, contradiction, protocol_versions, provider,
+};
+use crate::{Identity, Roots};
+
+/// What a server's connections may agree on, and who it says it is.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// The versions accepted.
+    pub versions: Vec<Version>,
+    /// The cipher suites accepted; empty for all. The client's preference counts.
+    pub cipher_suites: Vec<CipherSuite>,
+    /// The groups accepted; empty for all.
+    pub groups: Vec<Group>,
+    /// The protocols accepted by ALPN, the preferred first. A client that offers others only is
+    /// refused, one that offers none is not. Empty: what clients offer is ignored.
+    pub alpn: Vec<Vec<u8>>,
+    /// The certificate shown, whatever name is asked for, and its key.
+    pub identity: Identity,
+    /// Whether sessions can be resumed.
+    pub tickets: Tickets,
+    /// The most octets of early data that a connection may bring; `None` refuses it. Takes
+    /// [`Tickets::Stateful`], which keeps it from being replayed: each ticket is good once. The
+    /// answer to early data may leave before the handshake is over.
+    pub early_data: Option<u32>,
+    /// Whether clients are asked who they are.
+    pub client_certificates: ClientCertificates,
+    /// The most octets of application data put into one record, 32 to 16384.
+    pub record_size: usize,
+    /// Who is told the secrets.
+    pub key_log: Option<Arc<dyn KeyLogSink>>,
+    /// The time since 1970 at the origin of the instants that sessions are told.
+    pub unix_time: Duration,
+}
+
+impl ServerOptions {
+    /// Everything accepted, two tickets a connection that hold their sessions, no early data, no
+    /// client certificates, records as large as they may be, no protocol named.
+    pub fn new(identity: Identity, unix_time: Duration) -> ServerOptions {
+        ServerOptions {
+            versions: Version::ALL.to_vec(),
+            cipher_suites: Vec::new(),
+            groups: Vec::new(),
+            alpn: Vec::new(),
+            identity,
+            tickets: Tickets::Stateless { count: 2 },
+            early_data: None,
+            client_certificates: ClientCertificates::No,
+            record_size: LARGEST_RECORD,
+            key_log: None,
+            unix_time,
+        }
+    }
+}
+
+/// Whether a server's sessions can be resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tickets {
+    /// They cannot.
+    Off,
+    /// A ticket holds the session; the server keeps nothing.
+    Stateless {
+        /// Tickets given to a connection of TLS 1.3. TLS 1.2 gives one.
+        count: usize,
+    },
+    /// The server keeps the sessions, each to be resumed once.
+    Stateful {
+        /// Tickets given to a connection of TLS 1.3. TLS 1.2 uses the session's number.
+        count: usize,
+        /// The most sessions kept; then the oldest is forgotten.
+        capacity: usize,
+    },
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Debug, Clone)]
+pub enum ClientCertificates {
+    /// They are not.
+    No,
+    /// A client may show one by these authorities, or none.
+    Optional(Roots),
+    /// A client must show one by these authorities.
+    Required(Roots),
+}
+
+/// Settings that were found usable, shared by a run's connections.
+#[derive(Debug)]
+pub struct ServerSettings {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) record_size: usize,
+    /// Octets of the certificates shown.
+    pub(crate) certificates: Bytes,
+    /// Whether a ticket holds its session.
+    pub(crate) stateless: bool,
+    pub(crate) asks_for_certificate: bool,
+    tls13: bool,
+}
+
+impl ServerSettings {
+    /// Checks the options.
+    ///
+    /// # Errors
+    ///
+    /// When they contradict each other, or the identity's key does not fit its certificate.
+    pub fn new(options: ServerOptions) -> Result<Arc<ServerSettings>, SettingsError> {
+        check_record_size(options.record_size)?;
+        let stateful = matches!(options.tickets, Tickets::Stateful { .. });
+        if options.early_data.is_some() && !stateful {
+            return Err(SettingsError::EarlyDataNeedsState);
+        }
+        let provider = provider(&options.cipher_suites, &options.groups);
+        let clock = Arc::new(Clock::new(options.unix_time));
+        let certificates = options.identity.octets();
+        let (chain, key) = options.identity.into_parts();
+        let mut certified = CertifiedKey::from_der(chain, key, &provider).map_err(contradiction)?;
+        certified.key = Arc::new(WatchedKey(certified.key));
+        let asks_for_certificate = !matches!(options.client_certificates, ClientCertificates::No);
+        let verifier = match options.client_certificates {
+            ClientCertificates::No => Ok(WebPkiClientVerifier::no_client_auth()),
+            ClientCertificates::Optional(roots) => {
+                WebPkiClientVerifier::builder_with_provider(roots.store(), provider.clone())
+                    .allow_unauthenticated()
+                    .build()
+            }
+            ClientCertificates::Required(roots) => {
+                WebPkiClientVerifier::builder_with_provider(roots.store(), provider.clone()).build()
+            }
+        };
+        let mut config = ServerConfig::builder_with_details(provider, clock.clone())
+            .with_protocol_versions(&protocol_versions(&options.versions))
+            .map_err(contradiction)?
+            .with_client_cert_verifier(verifier.map_err(contradiction)?)
+            .with_cert_resolver(Arc::new(Always(Arc::new(certified))));
+        config.alpn_protocols = options.alpn;
+        match options.tickets {
+            Tickets::Off => {
+                config.send_tls13_tickets = 0;
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+            }
+            Tickets::Stateless { count } => {
+                config.send_tls13_tickets = count;
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+                config.ticketer = Arc::new(Sealed::new()?);
+            }
+            Tickets::Stateful { count, capacity } => {
+                config.send_tls13_tickets = count;
+                config.session_storage = ServerSessionMemoryCache::new(capacity);
+            }
+        }
+        config.max_early_data_size = options.early_data.unwrap_or(0);
+        // Without this the answer to early data waits for the client's Finished, and nothing is won.
+        config.send_half_rtt_data = options.early_data.is_some();
+        config.key_log = key_log(options.key_log);
+        // Records are sealed and opened by the session, not by rustls.
+        config.enable_secret_extraction = true;
+        Ok(Arc::new(ServerSettings {
+            config: Arc::new(config),
+            clock,
+            record_size: options.record_size,
+            certificates,
+            asks_for_certificate,
+            stateless: matches!(options.tickets, Tickets::Stateless { .. }),
+            tls13: options.versions.contains(&Version::Tls13),
+        }))
+    }
+
+    /// Tells the time to what has no [`Session`](crate::Session) that would: QUIC.
+    pub fn tell_time(&self, now: Instant) {
+        self.clock.tell(now);
+    }
+
+    /// The same for QUIC, with these protocols. Early data, where it is on, has no limit of its own
+    /// (RFC 9001, 4.6.1). Its time is told by [`tell_time`](ServerSettings::tell_time).
+    ///
+    /// # Errors
+    ///
+    /// When TLS 1.3, which QUIC takes, is not among the versions.
+    pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, SettingsError> {
+        if !self.tls13 {
+            return Err(contradiction("QUIC takes TLS 1.3"));
+        }
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        config.enable_secret_extraction = false;
+        if config.max_early_data_size > 0 {
+            config.max_early_data_size = u32::MAX;
+        }
+        Ok(Arc::new(config))
+    }
+}
+
+/// Shows one certificate to everybody.
+#[derive(Debug)]
+struct Always(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Always {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+}

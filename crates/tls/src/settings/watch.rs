@@ -1,0 +1,119 @@
+//! What rustls tells those who sign and verify and does not tell the connection: the scheme of the
+//! signature and the certificates as they came.
+//!
+//! Signing and verifying happen inside the call that hands a record to rustls, on the same thread. So
+//! they leave a note for that thread, and the session takes it after the call.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use fathometer_model::Bytes;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::sign::{Signer, SigningKey};
+use rustls::{DigitallySignedStruct, Error, SignatureAlgorithm, SignatureScheme};
+
+/// What was seen of a server's certificate during one call.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Noted {
+    /// How the server signed.
+    pub scheme: Option<SignatureScheme>,
+    /// Octets of the certificates that it sent.
+    pub certificates: Option<Bytes>,
+}
+
+std::thread_local! {
+    static NOTED: Cell<Noted> = const { Cell::new(Noted { scheme: None, certificates: None }) };
+}
+
+/// Takes what was noted since the last time.
+pub(crate) fn take_noted() -> Noted {
+    NOTED.take()
+}
+
+fn note(change: impl FnOnce(&mut Noted)) {
+    let mut noted = NOTED.get();
+    change(&mut noted);
+    NOTED.set(noted);
+}
+
+/// Octets of a chain as it is sent, without the lengths around its certificates.
+pub(super) fn octets<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) -> Bytes {
+    chain
+        .into_iter()
+        .map(|certificate| Bytes(certificate.len() as u64))
+        .sum()
+}
+
+/// Verifies servers, by their chain where there is somebody to ask and by their signature always.
+#[derive(Debug)]
+pub(super) struct Watched {
+    /// `None`: every certificate will do.
+    pub chain: Option<Arc<dyn ServerCertVerifier>>,
+    pub algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Watched {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let octets = octets(intermediates) + Bytes(end_entity.len() as u64);
+        note(|noted| noted.certificates = Some(octets));
+        match &self.chain {
+            None => Ok(ServerCertVerified::assertion()),
+            Some(chain) => {
+                chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        note(|noted| noted.scheme = Some(signed.scheme));
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        note(|noted| noted.scheme = Some(signed.scheme));
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// A server's key that notes how it signs.
+#[derive(Debug)]
+pub(super) struct WatchedKey(pub Arc<dyn SigningKey>);
+
+impl SigningKey for WatchedKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let signer = self.0.choose_scheme(offered)?;
+        note(|noted| noted.scheme = Some(signer.scheme()));
+        Some(signer)
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        self.0.public_key()
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.0.algorithm()
+    }
+}
