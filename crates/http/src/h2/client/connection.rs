@@ -8,7 +8,7 @@ use super::calm::Calm;
 use super::config::{Config, Push, Start};
 use super::message::{Promise, ResponseInfo};
 use super::output::{Output, deadline};
-use super::stream::{Answer, Ending, GONE_AWAY, Stream, UploadState, stream_of};
+use super::stream::{Answer, Ending, Stream, UploadState, stream_of};
 use super::traffic::{Counter, Traffic};
 use crate::client::{Event, Head, Pending, RequestId};
 use crate::field_block::FieldBlock;
@@ -641,7 +641,9 @@ impl Core {
         }
         let sent = self.streams.iter().any(|(_, stream)| stream.sent.is_some());
         let reason = match self.end {
-            Some((_, code)) if code != ErrorCode::NO_ERROR => CloseReason::Failed(GONE_AWAY),
+            Some((_, code)) if code != ErrorCode::NO_ERROR => {
+                CloseReason::Failed(Failure::GoneAway)
+            }
             _ if sent => CloseReason::ServerEarly,
             Some(_) => CloseReason::ServerAsked,
             None => CloseReason::ServerIdle,
@@ -665,13 +667,13 @@ impl Core {
         }
         let reason = match self.end {
             Some((_, ErrorCode::NO_ERROR)) => CloseReason::ServerAsked,
-            Some(_) => CloseReason::Failed(GONE_AWAY),
+            Some(_) => CloseReason::Failed(Failure::GoneAway),
             None if self.next_request.0 < MOST_REQUESTS => return,
             None => CloseReason::Finished,
         };
         let ending = Ending {
-            begun: GONE_AWAY,
-            unanswered: GONE_AWAY,
+            begun: Failure::GoneAway,
+            unanswered: Failure::GoneAway,
         };
         self.close(reason, ending);
     }

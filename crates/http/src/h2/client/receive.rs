@@ -5,7 +5,7 @@ use fathometer_model::{Bytes, Failure};
 use super::config::Push;
 use super::connection::{Core, failure_of};
 use super::message;
-use super::stream::{Answer, GONE_AWAY, STREAM_RESET, UploadState, request_of, stream_of};
+use super::stream::{Answer, UploadState, request_of, stream_of};
 use crate::client::{Event, RequestId};
 use crate::h2::StreamId;
 use crate::h2::error::{Error, ErrorCode, Fault};
@@ -410,7 +410,7 @@ impl Core {
         // Refused is what was not processed at all (section 8.7).
         let acted = code != ErrorCode::REFUSED_STREAM;
         self.forget_held(request);
-        self.lose_stream(request, STREAM_RESET, acted);
+        self.lose_stream(request, Failure::StreamReset, acted);
         Ok(())
     }
 
@@ -445,7 +445,7 @@ impl Core {
             .collect();
         left_out.sort_unstable();
         for request in left_out {
-            self.lose_stream(request, GONE_AWAY, false);
+            self.lose_stream(request, Failure::GoneAway, false);
         }
         self.close_when_drained();
         Ok(())

@@ -99,12 +99,6 @@ pub(super) struct Ending {
     pub(super) unanswered: Failure,
 }
 
-/// What a request ends with that the server resets.
-pub(super) const STREAM_RESET: Failure = Failure::Reset;
-
-/// What a request ends with that the server leaves when it goes away.
-pub(super) const GONE_AWAY: Failure = Failure::ClosedEarly;
-
 #[cfg(test)]
 mod tests {
     use super::*;
