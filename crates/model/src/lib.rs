@@ -21,7 +21,7 @@ pub mod units;
 pub use body::{Body, Stretch};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, DirectionCertificate, ExchangeRecord, ExchangeRow,
-    Failure, Outcome, PathCertificate, ReplicateRecord, Validity,
+    Failure, Outcome, PathCertificate, ReplicateRecord, TlsRecord, Validity,
 };
 pub use seed::Seed;
 pub use site::{ContentCoding, File, FileId, Page, Site};

@@ -42,6 +42,24 @@ pub struct ExchangeRecord {
     pub status: Option<u16>,
     /// How it ended.
     pub outcome: Outcome,
+    /// Names and values of the request's fields before compression, pseudo-fields included; `None`
+    /// where nothing compresses them (HTTP/1.x).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_fields: Option<Bytes>,
+    /// The same of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_fields: Option<Bytes>,
+    /// The target of the file that named this one; `None` for a page's base file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<String>,
+    /// Whether the server pushed it: it was promised and not asked for. `sent` is then when the
+    /// promise was read, and there are no octets of a request.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pushed: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// One request and its response in the fixed width that a column of a table wants: what a load test
@@ -177,7 +195,8 @@ pub struct ConnectionRecord {
     pub connection: u32,
     /// When the client asked for it.
     pub opened: Instant,
-    /// When it was established.
+    /// When it was established, and could carry requests: with TLS after TLS's handshake, or before it
+    /// where the first requests went as early data.
     pub established: Option<Instant>,
     /// When the client was done with it.
     pub closed: Option<Instant>,
@@ -189,6 +208,43 @@ pub struct ConnectionRecord {
     pub received: Bytes,
     /// Why it ended.
     pub close: CloseReason,
+    /// The name of the host it leads to, where a page's files are on several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// What was spoken on it, as ALPN has it (`http/1.1`, `h2`, `h3`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// The handshake that protects it; `None` in the clear. `sent` and `received` count what is
+    /// within the protection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsRecord>,
+}
+
+/// The handshake of a protected connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TlsRecord {
+    /// When the transport below was established: TCP's handshake was done. With QUIC, when the first
+    /// datagram was sent.
+    pub begun: Instant,
+    /// When the client could be sure of the server and the keys.
+    pub finished: Instant,
+    /// The version of TLS: `1.2`, `1.3`.
+    pub version: String,
+    /// The cipher suite, as the IANA names it.
+    pub cipher_suite: String,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+    /// Whether data went before the handshake was done, and the server took it. `None`: not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_data: Option<bool>,
+    /// Round trips before the first request could leave.
+    pub round_trips: u32,
+    /// Octets of the handshake that the client sent: of records, or with QUIC of datagrams.
+    pub sent: Bytes,
+    /// Octets of the handshake that it received.
+    pub received: Bytes,
+    /// Octets of the server's certificates, as sent.
+    pub certificates: Bytes,
 }
 
 /// Why a connection ended. Every close has one.

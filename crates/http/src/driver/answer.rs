@@ -2,12 +2,13 @@
 
 use fathometer_model::{ContentCoding, Failure, Instant, Outcome};
 
-use super::base::{BaseFile, Found};
+use super::base::BaseFile;
 use super::cache::CacheEntry;
 use super::image::Sizer;
-use super::page::{Ask, Exchange, Item, Job, Meaning, PageDriver};
+use super::item::{Ask, Exchange, Item, Job, Meaning};
+use super::page::PageDriver;
+use crate::client::{Event, Head, Received, RequestId};
 use crate::h1::client::byteranges::ContentRange;
-use crate::h1::client::{Event, Received, RequestId, ResponseHead};
 
 impl PageDriver {
     /// Lets a connection read and acts on what it reports.
@@ -19,43 +20,50 @@ impl PageDriver {
     }
 
     fn handle_event(&mut self, place: usize, event: Event<'_>, now: Instant) {
-        let exchange = |request: RequestId| self.links[place].exchanges[request.0 as usize];
+        let exchange = |request: RequestId| self.links[place].exchange(request);
         match event {
             Event::Begin { request } => {
-                let exchange = exchange(request);
-                let exchange = &mut self.exchanges[exchange];
-                exchange.record.first_byte = Some(now);
-                if exchange.job.item == 0 {
-                    self.milestones.base_first_byte.get_or_insert(now);
+                if let Some(exchange) = exchange(request) {
+                    self.begin(exchange, now);
+                }
+            }
+            Event::Interim { request, .. } => {
+                if let Some(exchange) = exchange(request) {
+                    self.follow_preloads(place, self.exchanges[exchange].job.item, now);
                 }
             }
             Event::Head { request } => {
-                let exchange = exchange(request);
-                self.head(place, exchange, now);
+                if let Some(exchange) = exchange(request) {
+                    self.head(place, exchange, now);
+                }
             }
             Event::Content { request, bytes } => {
-                let exchange = exchange(request);
-                self.content(exchange, bytes, now);
+                if let Some(exchange) = exchange(request) {
+                    self.content(exchange, bytes, now);
+                }
             }
             Event::End {
                 request, received, ..
             } => {
-                let exchange = exchange(request);
-                let link = &mut self.links[place];
-                link.record.exchanges += 1;
-                link.cautious = false;
-                self.account(exchange, received, Outcome::Complete);
-                self.exchanges[exchange].record.last_byte = Some(now);
-                self.end(exchange, now);
+                if let Some(exchange) = exchange(request) {
+                    let link = &mut self.links[place];
+                    link.record.exchanges += 1;
+                    link.cautious = false;
+                    self.account(exchange, received, Outcome::Complete);
+                    self.exchanges[exchange].record.last_byte = Some(now);
+                    self.end(exchange, now);
+                }
             }
             Event::Failed {
                 request,
                 failure,
                 received,
+                ..
             } => {
-                let exchange = exchange(request);
-                self.account(exchange, received, Outcome::Failed(failure));
-                self.broke_off(exchange, failure, now);
+                if let Some(exchange) = exchange(request) {
+                    self.account(exchange, received, Outcome::Failed(failure));
+                    self.broke_off(exchange, failure, now);
+                }
             }
             Event::Unanswered {
                 request,
@@ -63,12 +71,33 @@ impl PageDriver {
                 sent,
                 ..
             } => {
-                let exchange = exchange(request);
-                let useful = self.links[place].record.exchanges > 0;
-                self.unanswered(exchange, failure, sent, useful, now);
+                if let Some(exchange) = exchange(request) {
+                    let useful = self.links[place].record.exchanges > 0;
+                    self.unanswered(exchange, failure, sent, useful, now);
+                }
             }
-            // No content is ever uploaded, and the close is dealt with when all is reported.
-            Event::Interim { .. } | Event::SendContent { .. } | Event::Closed { .. } => {}
+            Event::Promised {
+                request,
+                parent,
+                accepted,
+            } => self.promised(place, request, parent, accepted, now),
+            // No content is ever uploaded; what the machine told of settings is in what it takes; the
+            // close is dealt with when all is reported.
+            Event::SendContent { .. }
+            | Event::Trailers { .. }
+            | Event::Settings
+            | Event::Pong { .. }
+            | Event::GoAway { .. }
+            | Event::Closed { .. } => {}
+        }
+    }
+
+    fn begin(&mut self, exchange: usize, now: Instant) {
+        let exchange = &mut self.exchanges[exchange];
+        exchange.record.first_byte = Some(now);
+        if exchange.job.item == 0 && self.milestones.base_first_byte.is_none() {
+            self.milestones.base_first_byte = Some(now);
+            self.octets.base_first_byte = Some(self.octets.received);
         }
     }
 
@@ -76,6 +105,9 @@ impl PageDriver {
         let record = &mut self.exchanges[exchange].record;
         record.response_head = received.head;
         record.response_body = received.body;
+        // Where nothing compresses fields there is nothing to tell of it.
+        let compressed = record.request_fields.is_some() || record.pushed;
+        record.response_fields = compressed.then_some(received.fields);
         record.outcome = outcome;
         if matches!(self.exchanges[exchange].job.ask, Ask::FirstPart { .. }) {
             self.first_parts -= 1;
@@ -84,6 +116,8 @@ impl PageDriver {
 
     /// A head is whole: decides what the response means.
     fn head(&mut self, place: usize, exchange: usize, now: Instant) {
+        let item = self.exchanges[exchange].job.item;
+        self.follow_preloads(place, item, now);
         let head = self.links[place].machine.head();
         let Exchange {
             record,
@@ -176,15 +210,6 @@ impl PageDriver {
         }
     }
 
-    fn found(&mut self, found: Vec<Found>, now: Instant) {
-        for found in found {
-            match found {
-                Found::Here(kind, target) => self.want(target, Some(kind), now),
-                Found::Elsewhere => self.counters.references_elsewhere += 1,
-            }
-        }
-    }
-
     /// A response is whole.
     fn end(&mut self, exchange: usize, now: Instant) {
         let job = self.exchanges[exchange].job;
@@ -229,7 +254,10 @@ impl PageDriver {
             }),
             Meaning::Nothing => {
                 self.cache.remove(&item.target);
-                self.resolve(job.item, now);
+                if job.item == 0 {
+                    self.milestones.base_complete.get_or_insert(now);
+                }
+                self.settle_item(job.item, now);
             }
             Meaning::Unusable | Meaning::Unknown => {
                 let job = Job {
@@ -253,7 +281,13 @@ impl PageDriver {
     /// A response broke off: the file is asked for again when the connection was to blame.
     fn broke_off(&mut self, exchange: usize, failure: Failure, now: Instant) {
         let job = self.exchanges[exchange].job;
-        if matches!(failure, Failure::Truncated | Failure::Reset) {
+        let connections_fault = [
+            Failure::Truncated,
+            Failure::Reset,
+            Failure::StreamReset,
+            Failure::GoneAway,
+        ];
+        if connections_fault.contains(&failure) {
             self.counters.responses_lost += 1;
             self.ask_again(job, true, failure, now);
         } else {
@@ -293,6 +327,10 @@ impl PageDriver {
     /// Queues a request once more, before those that were not asked yet. Not when that has been done
     /// too often, as far as it `counts`.
     fn ask_again(&mut self, job: Job, counts: bool, failure: Failure, now: Instant) -> bool {
+        if !self.items[job.item].wanted {
+            self.forget_push(job.item, now);
+            return false;
+        }
         let item = &mut self.items[job.item];
         item.retries += u16::from(counts);
         if item.retries > self.options.retries {
@@ -311,49 +349,35 @@ impl PageDriver {
         self.resolve(item, now);
     }
 
-    fn scan_cached_html(&mut self, now: Instant) {
-        let item = &self.items[0];
-        let Some(entry) = self.cache.get(&item.target) else {
-            return;
-        };
-        let mut found = Vec::new();
-        let mut page = BaseFile::new(&self.options.host, &item.target, None, true);
-        // Without a coding, and no longer than it was when it was stored, it cannot fail.
-        if page.push(&entry.html, &mut found).is_ok() {
-            self.found(found, now);
-        }
-    }
-
     fn resolve(&mut self, item: usize, now: Instant) {
-        if item == 0 {
-            self.milestones.base_complete.get_or_insert(now);
+        if item == 0 && self.milestones.base_complete.is_none() {
+            self.milestones.base_complete = Some(now);
+            self.octets.base_complete = Some(self.octets.received);
+        }
+        // Before it is settled: what it names is wanted as well, and the page is not complete.
+        if self.items[item].wanted {
+            self.discover(item, now);
         }
         self.settle_item(item, now);
     }
 
     pub(super) fn fail_item(&mut self, item: usize, failure: Failure, now: Instant) {
+        if !self.items[item].wanted {
+            return self.forget_push(item, now);
+        }
         let target = self.items[item].target.clone();
         self.failures.push((target, failure));
         self.settle_item(item, now);
     }
 
-    fn settle_item(&mut self, item: usize, now: Instant) {
-        debug_assert!(!self.items[item].resolved);
-        self.items[item].resolved = true;
-        self.unresolved -= 1;
-        self.base_done |= item == 0;
-        self.check_sizes(now);
-    }
-
     /// Notes the moment when all dimensions are known.
-    fn check_sizes(&mut self, now: Instant) {
+    pub(super) fn check_sizes(&mut self, now: Instant) {
         if self.milestones.sizes_known.is_some() || self.milestones.base_complete.is_none() {
             return;
         }
-        let unknown = self
-            .items
-            .iter()
-            .any(|item| item.is_image() && !item.resolved && item.fresh.dimensions.is_none());
+        let unknown = self.items.iter().any(|item| {
+            item.is_image() && item.resolved.is_none() && item.fresh.dimensions.is_none()
+        });
         if !unknown {
             self.milestones.sizes_known = Some(now);
         }
@@ -361,7 +385,7 @@ impl PageDriver {
 }
 
 /// Whether the copy in the cache is the file that a HEAD request met.
-fn is_current(entry: &CacheEntry, head: &ResponseHead) -> bool {
+fn is_current(entry: &CacheEntry, head: Head<'_>) -> bool {
     match (entry.etag.as_deref(), head.etag()) {
         (Some(ours), Some(theirs)) => ours == theirs,
         _ => {
@@ -371,7 +395,7 @@ fn is_current(entry: &CacheEntry, head: &ResponseHead) -> bool {
 }
 
 /// Takes over validators that a 304 tells anew.
-fn refresh(entry: &mut CacheEntry, head: &ResponseHead) {
+fn refresh(entry: &mut CacheEntry, head: Head<'_>) {
     if let Some(etag) = head.etag() {
         entry.etag = Some(etag.to_owned());
     }
@@ -381,7 +405,7 @@ fn refresh(entry: &mut CacheEntry, head: &ResponseHead) {
 }
 
 /// Forgets what was received of a file: its first octet follows.
-fn begin_copy(item: &mut Item, head: &ResponseHead) {
+fn begin_copy(item: &mut Item, head: Head<'_>) {
     item.sizer = Sizer::new();
     item.received = 0;
     item.complete = None;
@@ -396,7 +420,7 @@ fn begin_copy(item: &mut Item, head: &ResponseHead) {
 }
 
 /// What a partial response means: the part that was asked for, of the copy at hand, or nothing good.
-fn part(item: &mut Item, ask: Ask, head: &ResponseHead) -> Meaning {
+fn part(item: &mut Item, ask: Ask, head: Head<'_>) -> Meaning {
     let Some(ContentRange::Part {
         first, complete, ..
     }) = head.content_range()
@@ -413,7 +437,7 @@ fn part(item: &mut Item, ask: Ask, head: &ResponseHead) -> Meaning {
     Meaning::Part
 }
 
-fn coding(head: &ResponseHead) -> Result<Option<ContentCoding>, Failure> {
+fn coding(head: Head<'_>) -> Result<Option<ContentCoding>, Failure> {
     let Some(coding) = head.content_encoding() else {
         return Ok(None);
     };
@@ -426,7 +450,7 @@ fn coding(head: &ResponseHead) -> Result<Option<ContentCoding>, Failure> {
 }
 
 /// Whether a response is HTML: it says so, or says nothing.
-fn is_html(head: &ResponseHead) -> bool {
+fn is_html(head: Head<'_>) -> bool {
     let Some(content_type) = head.content_type() else {
         return true;
     };

@@ -3,9 +3,12 @@
 use fathometer_model::{Bytes, Failure, Instant};
 
 use super::cache::CacheEntry;
+use super::item::{Ask, Exchange, Item, Job, Meaning, new_record};
+use super::kind::{FileKind, Urgency};
 use super::options::{Options, Revalidation, Visit};
-use super::page::{Ask, Exchange, Item, Job, LinkState, Meaning, PageDriver, new_record};
-use crate::h1::client::{Connection, Queued, RequestLine, SendError, Version};
+use super::page::PageDriver;
+use crate::client::{Connection, Queued, RequestLine, SendError};
+use crate::h1::client::Version;
 
 /// What made a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +27,7 @@ impl PageDriver {
             Visit::First => None,
             Visit::Revalidate => self.cache.get(&item.target),
         };
-        let is_base = item.kind.is_none();
+        let is_base = item.kind == FileKind::Document;
         let conditional = match (self.options.revalidation, entry) {
             (_, None) => false,
             (Revalidation::Head, Some(_)) if is_base => false,
@@ -39,26 +42,46 @@ impl PageDriver {
         }
     }
 
-    /// Gives waiting requests to connections that take them, in order.
+    /// Gives waiting requests to connections that take them, the most urgent first, those of the same
+    /// urgency in order.
     pub(super) fn dispatch(&mut self, now: Instant) {
         while let Some(job) = self.again.pop_back() {
             self.queue.push_front(job);
         }
-        while !self.queue.is_empty() {
-            let Some(link) = self.choose_link(now) else {
-                return;
-            };
-            if let Some(job) = self.queue.pop_front() {
-                self.ask(link, job, now);
+        let mut busy = vec![false; usize::from(self.policy.hosts)];
+        while let Some(place) = self.next_job(&busy) {
+            let host = self.items[self.queue[place].item].host;
+            match self.choose_link(host, now) {
+                None => busy[usize::from(host)] = true,
+                Some(link) => {
+                    if let Some(job) = self.queue.remove(place) {
+                        self.ask(link, job, now);
+                    }
+                }
             }
         }
     }
 
-    /// The connection for the next request: an idle one, or else a new one, or else (pipelining) the
-    /// least burdened. `None` when all are busy.
-    fn choose_link(&mut self, now: Instant) -> Option<usize> {
-        let candidates = self.links.iter().enumerate().filter(|(_, link)| {
-            let waits = link.cautious && link.machine.outstanding() > 0;
+    /// The place in the queue of what is to be asked next of those hosts that are not busy.
+    fn next_job(&self, busy: &[bool]) -> Option<usize> {
+        let jobs = self.queue.iter().enumerate();
+        let possible = jobs.filter(|(_, job)| !busy[usize::from(self.items[job.item].host)]);
+        let first = possible.min_by_key(|(place, job)| {
+            let kind = self.items[job.item].kind;
+            (self.options.priorities.of(kind).level, *place)
+        });
+        first.map(|(place, _)| place)
+    }
+
+    /// The connection to a host for the next request: an idle one, or else a new one, or else
+    /// (pipelining, multiplexing) the least burdened. `None` when all are busy.
+    fn choose_link(&mut self, host: u16, now: Instant) -> Option<usize> {
+        let to_host = || {
+            let links = self.links.iter().enumerate();
+            links.filter(|(_, link)| link.host == host)
+        };
+        let candidates = to_host().filter(|(_, link)| {
+            let waits = link.cautious && !link.multiplexes() && link.machine.outstanding() > 0;
             link.is_live() && link.machine.can_request() && !waits
         });
         let best = candidates
@@ -67,10 +90,9 @@ impl PageDriver {
         if let Some((0, idle)) = best {
             return Some(idle);
         }
-        let used = self.links.iter();
-        let used = used.filter(|link| link.state != LinkState::Closed).count();
+        let used = to_host().filter(|(_, link)| link.takes_a_place()).count();
         if used < usize::from(self.policy.connections.max(1)) {
-            return Some(self.open_link(now));
+            return Some(self.open_link(host, now));
         }
         best.map(|(_, place)| place)
     }
@@ -85,20 +107,24 @@ impl PageDriver {
         let line = RequestLine {
             method,
             target: &item.target,
-            host: &self.options.host,
+            host: &self.host_names[usize::from(item.host)],
             version: self.policy.protocol.http1().unwrap_or(Version::Http11),
         };
         let link = &mut self.links[place];
         let entry = self.cache.get(&item.target);
         let written = write_request(&mut link.machine, line, item, job.ask, &self.options, entry);
-        let Ok(Queued { head, .. }) = written else {
+        let Ok(Queued { head, fields, .. }) = written else {
             // Options that no request can be made of.
             self.fail_item(job.item, Failure::LocalAbort, now);
             return;
         };
         let exchange = self.exchanges.len();
+        let mut record = new_record(exchange, place, method, item);
+        record.request_head = head;
+        record.request_fields = link.multiplexes().then_some(fields);
+        record.named_by = item.named_by.map(|by| self.items[by].target.clone());
         self.exchanges.push(Exchange {
-            record: new_record(exchange, place, method, item, head),
+            record,
             job,
             meaning: Meaning::Unknown,
         });
@@ -125,6 +151,7 @@ impl PageDriver {
         if link.machine.held() == Bytes(0) {
             return;
         }
+        // A request by itself waits for nothing, and a stream for no other.
         if self.policy.pipeline.is_none() {
             return self.release_all(place, Cause::Explicit, now);
         }
@@ -170,8 +197,10 @@ impl PageDriver {
 
     fn release(&mut self, place: usize, octets: Bytes, cause: Cause, now: Instant) {
         let link = &mut self.links[place];
-        link.machine.release(octets);
-        link.flushes.push_back(octets.0 as usize);
+        let released = link.machine.release(octets);
+        if !link.multiplexes() {
+            link.flushes.push_back(released.0 as usize);
+        }
         if link.machine.held() == Bytes(0) {
             link.flush_by = None;
             link.holds_primary = false;
@@ -208,12 +237,16 @@ fn write_request(
     entry: Option<&CacheEntry>,
 ) -> Result<Queued, SendError> {
     let mut request = machine.request(line)?;
+    let urgency = options.priorities.of(item.kind);
     for (name, value) in &options.headers {
         request.field(name, value);
     }
     if !options.accept_encoding.is_empty() && !item.is_image() {
         let codings: Vec<&str> = options.accept_encoding.iter().map(|c| c.token()).collect();
         request.field("Accept-Encoding", &codings.join(", "));
+    }
+    if urgency != Urgency::DEFAULT {
+        request.field_display("Priority", urgency);
     }
     let conditional = match ask {
         Ask::Whole { conditional } | Ask::FirstPart { conditional } => conditional,

@@ -39,7 +39,14 @@
 //! [`Options::retries`] times; after a connection that ended unannounced the next one is not
 //! pipelined on before its first answer, as RFC 9112 section 9.3.2 demands. References to other
 //! origins are counted and not followed, redirections are answers like any other, style sheets and
-//! frames are fetched and not searched.
+//! frames are fetched and not searched: what they name is told by a [`PageGraph`], and asked for when
+//! the file that names it is there (a script: executed).
+//!
+//! *Multiplexing* (HTTP/2): one connection to each host, every file asked for as soon as it is known,
+//! as far as the server allows streams, with an urgency of its own ([`Priorities`]). A server may push:
+//! what the cache has or what was asked for already is given up, the rest is taken and matched with
+//! the page. *Sharding*: the embedded files are spread over hosts of other names by a hash of their
+//! targets. *Preloads* ([`Options::preloads`]) make a file known before the HTML names it.
 //!
 //! Invariants: every connection has one `Connect` and one `Close` or `Abort`; every exchange is
 //! recorded once, with its outcome; no octet leaves that was not flushed, and every flush has a
@@ -48,12 +55,19 @@
 mod answer;
 mod base;
 mod cache;
+mod discovery;
 mod dispatch;
 mod fuzz;
+mod graph;
+mod hints;
 mod image;
+mod item;
+mod kind;
+mod link;
 mod options;
 mod page;
 mod policy;
+mod push;
 mod retrieval;
 #[cfg(test)]
 mod tests;
@@ -61,13 +75,17 @@ mod tests;
 pub use crate::h1::client::Version;
 pub use cache::{CacheEntry, ValidatorCache};
 pub use fuzz::fuzz;
+pub use graph::PageGraph;
 pub use image::{Dimensions, Sizer};
-pub use options::{CloseManner, Flush, Options, ParseFlushError, Revalidation, Visit};
+pub use kind::{FileKind, ParsePrioritiesError, Priorities, Urgency};
+pub use options::{
+    CloseManner, Flush, Http2Windows, Options, ParseFlushError, Revalidation, Visit,
+};
 pub use page::{Action, ConnectionId, PageDriver};
 pub use policy::{
     DEFAULT_HOSTS, DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy, Protocol,
 };
-pub use retrieval::{Counters, Milestones, Retrieval};
+pub use retrieval::{Counters, Milestones, Octets, Retrieval};
 
 /// The most files of one page that are fetched; references beyond are ignored.
 pub const MOST_FILES: usize = 4096;

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_model::{Bytes, ContentCoding};
 
+use super::graph::PageGraph;
+use super::kind::Priorities;
 use crate::h1::client::{Limits, Timeouts};
 
 /// Everything about a retrieval that is not the connection policy. The default is the paper's
@@ -14,7 +17,8 @@ use crate::h1::client::{Limits, Timeouts};
 /// to validate it), a careful close.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The `Host` field, which also says which references are on the page's own origin.
+    /// The `Host` field, which also says which references are on the page's own origin. Where a policy
+    /// spreads files over hosts, the names of the others are made of it (`s1.` in front of it).
     pub host: String,
     /// When pipelined requests leave. Without pipelining every request leaves at once.
     pub flush: Flush,
@@ -33,6 +37,17 @@ pub struct Options {
     /// default) a changed file sends its first octets alone, which is the purpose. The rest is
     /// always asked for with `If-Range`.
     pub if_range_on_revisit: bool,
+    /// What is said of the urgency of requests (RFC 9218), and which go first where they wait.
+    pub priorities: Priorities,
+    /// What files name that no scanner finds; empty for a page whose HTML names them all.
+    pub graph: Arc<PageGraph>,
+    /// How long a browser would execute each script before what it names is asked for and before the
+    /// page can be complete. Scripts are executed one after another.
+    pub script_time: Duration,
+    /// Whether preloads (`Link` with `rel=preload`, of an interim 103 or of a final head) are followed.
+    pub preloads: bool,
+    /// What HTTP/2 says at the start of a connection.
+    pub http2: Http2Windows,
     /// How a connection that has done its work is closed.
     pub close: CloseManner,
     /// Limits on responses.
@@ -67,6 +82,11 @@ impl Default for Options {
             ],
             first_range: Bytes(512),
             if_range_on_revisit: false,
+            priorities: Priorities::default(),
+            graph: Arc::default(),
+            script_time: Duration::ZERO,
+            preloads: true,
+            http2: Http2Windows::default(),
             close: CloseManner::Half,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
@@ -74,6 +94,35 @@ impl Default for Options {
             idle_wait: Duration::ZERO,
             close_wait: Duration::from_secs(2),
             retries: 3,
+        }
+    }
+}
+
+impl Options {
+    /// The name of one more host that a page's files are spread over, counted from 1.
+    pub(super) fn shard(&self, number: u16) -> String {
+        format!("s{number}.{}", self.host)
+    }
+}
+
+/// The room that a client of HTTP/2 gives its server, in octets. The default is what browsers of today
+/// give: enough that it never limits a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Http2Windows {
+    /// What may be under way on each stream; at most 2^31 - 1.
+    pub stream_window: u32,
+    /// What may be under way on a connection; from 65 535 to 2^31 - 1.
+    pub connection_window: u32,
+    /// The table that response fields are compressed with.
+    pub header_table: u32,
+}
+
+impl Default for Http2Windows {
+    fn default() -> Http2Windows {
+        Http2Windows {
+            stream_window: 6 << 20,
+            connection_window: 15 << 20,
+            header_table: 65_536,
         }
     }
 }

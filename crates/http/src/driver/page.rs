@@ -2,30 +2,31 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use fathometer_model::{
-    Bytes, CloseReason, ConnectionRecord, ExchangeRecord, Failure, Instant, Outcome,
-};
+use fathometer_model::{Bytes, CloseReason, Failure, Instant, TlsRecord};
 
 use super::base::BaseFile;
-use super::cache::{CacheEntry, ValidatorCache};
-use super::image::Sizer;
-use super::options::{CloseManner, Options, Visit};
+use super::cache::ValidatorCache;
+use super::item::{Exchange, Item, Job};
+use super::kind::FileKind;
+use super::link::{Link, LinkState};
+use super::options::{Options, Visit};
 use super::policy::Policy;
-use super::retrieval::{Counters, Milestones, Retrieval};
-use crate::h1::client::{Config, Connection};
-use crate::html::ReferenceKind;
+use super::retrieval::{Counters, Milestones, Octets, Retrieval};
+use crate::client::Connection;
 
 /// A connection of one retrieval: they are numbered from 0 in the order they are asked for, and the
-/// number is [`ConnectionRecord::connection`].
+/// number is [`ConnectionRecord::connection`](fathometer_model::ConnectionRecord::connection).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
 /// What the host of the driver is to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Open it, and report [`PageDriver::handle_connected`] or [`PageDriver::handle_failure`].
+    /// Open it, and report [`PageDriver::handle_connected`] or [`PageDriver::handle_failure`]. Where
+    /// the policy wants TLS it is connected when that may carry requests; the name to ask for is
+    /// [`PageDriver::host_of`].
     Connect(ConnectionId),
-    /// End the client's side (send FIN) and go on reading.
+    /// End the client's side (send FIN, with TLS after its closure alert) and go on reading.
     ShutdownWrite(ConnectionId),
     /// Close it and forget it. Every connection that was asked for ends in exactly one `Close` or
     /// `Abort`, failed ones included.
@@ -42,6 +43,8 @@ pub struct PageDriver {
     pub(super) options: Options,
     pub(super) visit: Visit,
     pub(super) cache: ValidatorCache,
+    /// The names of the hosts that the page's files are spread over; the base file is on the first.
+    pub(super) host_names: Vec<String>,
     /// The base file is the first; embedded files follow in the order they were found.
     pub(super) items: Vec<Item>,
     pub(super) known: HashMap<String, usize>,
@@ -52,9 +55,11 @@ pub struct PageDriver {
     pub(super) links: Vec<Link>,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) base: Option<BaseFile>,
-    /// The base file is dealt with: no further reference can be found.
+    /// The base file is dealt with: no further reference can be found in it.
     pub(super) base_done: bool,
-    /// Items that are neither done nor failed.
+    /// Scripts that are being executed, one after another, each with its end.
+    pub(super) executions: VecDeque<(Instant, usize)>,
+    /// Items that the page needs and that are neither done nor failed.
     pub(super) unresolved: usize,
     /// Exchanges that wait for the first part of an image.
     pub(super) first_parts: usize,
@@ -64,134 +69,9 @@ pub struct PageDriver {
     pub(super) page_end: Option<Instant>,
     pub(super) actions: VecDeque<Action>,
     pub(super) milestones: Milestones,
+    pub(super) octets: Octets,
     pub(super) counters: Counters,
     pub(super) failures: Vec<(String, Failure)>,
-}
-
-/// One file of the page.
-#[derive(Debug)]
-pub(super) struct Item {
-    pub(super) target: String,
-    /// `None` for the base file.
-    pub(super) kind: Option<ReferenceKind>,
-    pub(super) planned: Instant,
-    pub(super) retries: u16,
-    pub(super) resolved: bool,
-    pub(super) sizer: Sizer,
-    /// Octets of the file received in order from its first.
-    pub(super) received: u64,
-    /// The octets it is known to have.
-    pub(super) complete: Option<u64>,
-    /// What the cache will remember of the copy that is being received.
-    pub(super) fresh: CacheEntry,
-}
-
-impl Item {
-    pub(super) fn new(target: String, kind: Option<ReferenceKind>, planned: Instant) -> Item {
-        Item {
-            target,
-            kind,
-            planned,
-            retries: 0,
-            resolved: false,
-            sizer: Sizer::new(),
-            received: 0,
-            complete: None,
-            fresh: CacheEntry::default(),
-        }
-    }
-
-    pub(super) fn is_image(&self) -> bool {
-        self.kind.is_some_and(ReferenceKind::is_image)
-    }
-}
-
-/// A file and what to ask of it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Job {
-    pub(super) item: usize,
-    pub(super) ask: Ask,
-}
-
-/// What a request asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
-    Whole { conditional: bool },
-    FirstPart { conditional: bool },
-    Rest,
-    Head,
-}
-
-/// A request that was given to a connection.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    pub(super) record: ExchangeRecord,
-    pub(super) job: Job,
-    pub(super) meaning: Meaning,
-}
-
-/// What the response to a request is, once its head is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
-    Unknown,
-    /// The base file itself.
-    Base,
-    /// An embedded file, whole.
-    Whole,
-    /// A part of an embedded file.
-    Part,
-    /// There is nothing further of this file.
-    Had,
-    /// The copy in the cache is current.
-    Current,
-    /// The copy in the cache is not current, and the response does not bring a new one.
-    Changed,
-    /// No copy of the file, and none to be had by asking again: an error status.
-    Nothing,
-    /// Not what was asked for: ask for the whole file.
-    Unusable,
-    /// The content was wrong within good HTTP.
-    Broken(Failure),
-}
-
-/// One connection: the machine, and what the driver knows besides.
-#[derive(Debug)]
-pub(super) struct Link {
-    pub(super) machine: Connection,
-    pub(super) state: LinkState,
-    /// The exchange of each request, by its number on the connection.
-    pub(super) exchanges: Vec<usize>,
-    /// How many of them have had their first octet handed to the transport.
-    pub(super) sent: usize,
-    /// The sizes of flushes not yet handed over whole: each is offered by itself.
-    pub(super) flushes: VecDeque<usize>,
-    /// When held octets leave at the latest.
-    pub(super) flush_by: Option<Instant>,
-    /// Whether held octets include a request that stands for itself and is no rest of a file.
-    pub(super) holds_primary: bool,
-    pub(super) holds_base: bool,
-    /// Not to be pipelined on before its first answer.
-    pub(super) cautious: bool,
-    pub(super) record: ConnectionRecord,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LinkState {
-    Connecting {
-        until: Option<Instant>,
-    },
-    Open,
-    /// Done with; waiting for the server's end.
-    Draining {
-        until: Instant,
-    },
-    Closed,
-}
-
-impl Link {
-    pub(super) fn is_live(&self) -> bool {
-        matches!(self.state, LinkState::Connecting { .. } | LinkState::Open)
-    }
 }
 
 impl PageDriver {
@@ -205,11 +85,16 @@ impl PageDriver {
         cache: ValidatorCache,
         start: Instant,
     ) -> PageDriver {
+        let shards = (1..policy.hosts).map(|number| options.shard(number));
+        let host_names = std::iter::once(options.host.clone())
+            .chain(shards)
+            .collect();
         let mut driver = PageDriver {
             policy,
             options,
             visit,
             cache,
+            host_names,
             items: Vec::new(),
             known: HashMap::new(),
             queue: VecDeque::new(),
@@ -218,21 +103,36 @@ impl PageDriver {
             exchanges: Vec::new(),
             base: None,
             base_done: false,
+            executions: VecDeque::new(),
             unresolved: 0,
             first_parts: 0,
             distrust: false,
             page_end: None,
             actions: VecDeque::new(),
             milestones: Milestones::default(),
+            octets: Octets::default(),
             counters: Counters::default(),
             failures: Vec::new(),
         };
-        driver.want(base_target, None, start);
+        driver.want(base_target, FileKind::Document, None, start);
         driver.advance(start);
         driver
     }
 
-    /// Says that a connection is established.
+    /// The name of the host that a connection leads to, as its requests say it, without a port: what
+    /// TLS asks for.
+    pub fn host_of(&self, conn: ConnectionId) -> &str {
+        let link = self.links.get(conn.0 as usize);
+        let host = link.map_or(0, |link| usize::from(link.host));
+        without_port(&self.host_names[host])
+    }
+
+    /// The policy it follows.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Says that a connection is established and can carry requests.
     pub fn handle_connected(&mut self, conn: ConnectionId, now: Instant) {
         if let Some(link) = self.links.get_mut(conn.0 as usize)
             && matches!(link.state, LinkState::Connecting { .. })
@@ -243,6 +143,20 @@ impl PageDriver {
         self.advance(now);
     }
 
+    /// Notes how a connection is protected and what is spoken on it (by its name in ALPN), for the
+    /// records alone.
+    pub fn note_protection(
+        &mut self,
+        conn: ConnectionId,
+        protocol: Option<String>,
+        tls: TlsRecord,
+    ) {
+        if let Some(link) = self.links.get_mut(conn.0 as usize) {
+            link.record.protocol = protocol;
+            link.record.tls = Some(tls);
+        }
+    }
+
     /// Takes what was read from a connection.
     pub fn handle_data(&mut self, conn: ConnectionId, bytes: &[u8], now: Instant) {
         let place = conn.0 as usize;
@@ -250,6 +164,7 @@ impl PageDriver {
             && link.state != LinkState::Closed
         {
             link.record.received += Bytes(bytes.len() as u64);
+            self.octets.received += Bytes(bytes.len() as u64);
             if link.is_live() {
                 self.pump(place, bytes, now);
                 self.after_pump(place, false, now);
@@ -315,7 +230,8 @@ impl PageDriver {
         if octets == 0 {
             return;
         }
-        let link = &mut self.links[conn.0 as usize];
+        let place = conn.0 as usize;
+        let link = &mut self.links[place];
         link.machine.transmitted(octets, now);
         link.record.sent += Bytes(octets as u64);
         if let Some(flush) = link.flushes.front_mut() {
@@ -324,15 +240,18 @@ impl PageDriver {
                 link.flushes.pop_front();
             }
         }
-        let sent = link.machine.first_unsent().0 as usize;
-        for &exchange in &link.exchanges[link.sent..sent] {
+        let sent = (link.machine.first_unsent().0 as usize).min(link.exchanges.len());
+        for &exchange in link.exchanges.get(link.sent..sent).unwrap_or_default() {
             let exchange = &mut self.exchanges[exchange];
             exchange.record.sent = Some(now);
             if exchange.job.item != 0 {
                 self.milestones.first_image_request_sent.get_or_insert(now);
             }
         }
-        link.sent = sent;
+        link.sent = link.sent.max(sent);
+        if matches!(link.state, LinkState::Draining { .. }) && self.transmit(conn).is_empty() {
+            self.part(place, now);
+        }
     }
 
     /// The next thing to do with a connection, in the order decided.
@@ -341,13 +260,20 @@ impl PageDriver {
     }
 
     /// What may be written to a connection now: the octets of one flush, or what is left of it.
-    /// Empty while it is not established, and when nothing was flushed.
+    /// Empty while it is not established, and when nothing was flushed. What a protocol says of its own
+    /// accord (acknowledgements, windows, a last word) leaves without a flush.
     pub fn transmit(&self, conn: ConnectionId) -> &[u8] {
-        let link = match self.links.get(conn.0 as usize) {
-            Some(link) if link.state == LinkState::Open => link,
+        let Some(link) = self.links.get(conn.0 as usize) else {
+            return &[];
+        };
+        let released = match link.state {
+            LinkState::Open => link.machine.transmit(),
+            LinkState::Draining { .. } if link.parting.is_some() => link.machine.transmit(),
             _ => return &[],
         };
-        let released = link.machine.transmit();
+        if link.multiplexes() {
+            return released;
+        }
         let flush = link.flushes.front().copied().unwrap_or(0);
         &released[..flush.min(released.len())]
     }
@@ -361,7 +287,8 @@ impl PageDriver {
             LinkState::Closed => None,
         });
         let idle = self.close_at().filter(|_| self.has_live_links());
-        of_links.chain(idle).min()
+        let executed = self.executions.front().map(|&(end, _)| end);
+        of_links.chain(idle).chain(executed).min()
     }
 
     /// Whether the page is dealt with and every connection is closed.
@@ -377,7 +304,7 @@ impl PageDriver {
     /// that are still there as open.
     pub fn finish(mut self, now: Instant) -> Retrieval {
         for item in &self.items {
-            if !item.resolved {
+            if item.resolved.is_none() && item.wanted {
                 let failure = (item.target.clone(), Failure::LocalAbort);
                 self.failures.push(failure);
             }
@@ -389,32 +316,37 @@ impl PageDriver {
                 link.record.closed = Some(now);
             }
         }
+        self.note_critical();
+        self.counters.pushes_unused = self.pushes_unused();
         Retrieval {
             exchanges: self.exchanges.into_iter().map(|e| e.record).collect(),
             connections: self.links.into_iter().map(|link| link.record).collect(),
             cache: self.cache,
             milestones: self.milestones,
+            octets: self.octets,
             counters: self.counters,
             failures: self.failures,
         }
     }
 
-    /// Adds a file to the page, unless it is there already.
-    pub(super) fn want(&mut self, target: String, kind: Option<ReferenceKind>, now: Instant) {
-        if self.known.contains_key(&target) || self.items.len() > super::MOST_FILES {
+    /// Finds out when the last critical file was there, which is known only now that no further one can
+    /// turn up.
+    fn note_critical(&mut self) {
+        let critical = || self.items.iter().filter(|item| item.kind.is_critical());
+        if self.page_end.is_none() || critical().any(|item| item.resolved.is_none()) {
             return;
         }
-        let item = self.items.len();
-        self.known.insert(target.clone(), item);
-        self.items.push(Item::new(target, kind, now));
-        self.unresolved += 1;
-        let ask = self.first_ask(item);
-        self.queue.push_back(Job { item, ask });
+        let last = critical().filter_map(|item| item.resolved);
+        if let Some(last) = last.max_by_key(|resolved| resolved.at) {
+            self.milestones.critical_complete = Some(last.at);
+            self.octets.critical_complete = Some(last.octets);
+        }
     }
 
     /// Does whatever has become possible. Every input ends here.
     fn advance(&mut self, now: Instant) {
         loop {
+            self.end_executions(now);
             self.dispatch(now);
             self.flush(now);
             // Closing a connection can fail requests and so make room for others.
@@ -426,12 +358,13 @@ impl PageDriver {
 
     /// Ends the retrieval when nothing is left to ask. Whether that changed anything.
     fn settle(&mut self, now: Instant) -> bool {
-        if self.unresolved > 0 {
+        if self.unresolved > 0 || !self.executions.is_empty() {
             return false;
         }
         self.page_end.get_or_insert(now);
-        if self.failures.is_empty() {
-            self.milestones.page_complete.get_or_insert(now);
+        if self.failures.is_empty() && self.milestones.page_complete.is_none() {
+            self.milestones.page_complete = Some(now);
+            self.octets.page_complete = Some(self.octets.received);
         }
         if self.close_at().is_none_or(|at| now < at) {
             return false;
@@ -460,110 +393,19 @@ impl PageDriver {
     fn has_live_links(&self) -> bool {
         self.links.iter().any(Link::is_live)
     }
-
-    /// Opens one more connection.
-    pub(super) fn open_link(&mut self, now: Instant) -> usize {
-        let place = self.links.len();
-        let config = Config {
-            depth: self.policy.pipeline.unwrap_or(1),
-            limits: self.options.limits,
-            timeouts: self.options.timeouts,
-        };
-        let until = self.options.connect_timeout.map(|limit| now + limit);
-        self.links.push(Link {
-            machine: Connection::new(config),
-            state: LinkState::Connecting { until },
-            exchanges: Vec::new(),
-            sent: 0,
-            flushes: VecDeque::new(),
-            flush_by: None,
-            holds_primary: false,
-            holds_base: false,
-            cautious: self.distrust,
-            record: ConnectionRecord {
-                connection: place as u32,
-                opened: now,
-                established: None,
-                closed: None,
-                exchanges: 0,
-                sent: Bytes(0),
-                received: Bytes(0),
-                close: CloseReason::Open,
-            },
-        });
-        let conn = ConnectionId(place as u32);
-        self.actions.push_back(Action::Connect(conn));
-        place
-    }
-
-    /// Closes the transport when the machine is done with it.
-    fn after_pump(&mut self, place: usize, ended: bool, now: Instant) {
-        let link = &mut self.links[place];
-        let Some(reason) = link.machine.close_reason() else {
-            return;
-        };
-        let conn = ConnectionId(place as u32);
-        let was_open = link.state == LinkState::Open;
-        link.record.close = reason;
-        link.flush_by = None;
-        self.distrust = match reason {
-            CloseReason::ServerEarly => ended,
-            CloseReason::Failed(_) => true,
-            _ => self.distrust,
-        };
-        if ended {
-            return self.close(place, Action::Close(conn), now);
-        }
-        match (reason, self.options.close) {
-            (CloseReason::Failed(_), _) => self.close(place, Action::Abort(conn), now),
-            (_, CloseManner::Half) if was_open => {
-                if reason == CloseReason::Finished {
-                    self.actions.push_back(Action::ShutdownWrite(conn));
-                }
-                let until = now + self.options.close_wait;
-                self.links[place].state = LinkState::Draining { until };
-            }
-            _ => self.close(place, Action::Close(conn), now),
-        }
-    }
-
-    fn close(&mut self, place: usize, action: Action, now: Instant) {
-        let link = &mut self.links[place];
-        if link.state != LinkState::Closed {
-            link.state = LinkState::Closed;
-            link.record.closed = Some(now);
-            self.actions.push_back(action);
-        }
-    }
 }
 
 fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     [one, other].into_iter().flatten().min()
 }
 
-/// A record of a request about to be queued.
-pub(super) fn new_record(
-    exchange: usize,
-    connection: usize,
-    method: &str,
-    item: &Item,
-    head: Bytes,
-) -> ExchangeRecord {
-    ExchangeRecord {
-        exchange: exchange as u32,
-        connection: connection as u32,
-        method: method.to_owned(),
-        target: item.target.clone(),
-        planned: item.planned,
-        sent: None,
-        first_byte: None,
-        last_byte: None,
-        request_head: head,
-        request_body: Bytes(0),
-        response_head: Bytes(0),
-        response_body: Bytes(0),
-        status: None,
-        // Until it is known better: what it is when the retrieval is cut short.
-        outcome: Outcome::Failed(Failure::LocalAbort),
+/// `host[:port]` without its port. An IPv6 address keeps its brackets off, as TLS wants it.
+fn without_port(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or(rest);
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
     }
 }

@@ -1,6 +1,6 @@
 //! What a retrieval leaves behind.
 
-use fathometer_model::{ConnectionRecord, ExchangeRecord, Failure, Instant};
+use fathometer_model::{Bytes, ConnectionRecord, ExchangeRecord, Failure, Instant};
 
 use super::cache::ValidatorCache;
 
@@ -15,6 +15,8 @@ pub struct Retrieval {
     pub cache: ValidatorCache,
     /// When what was reached.
     pub milestones: Milestones,
+    /// How much had arrived by then.
+    pub octets: Octets,
     /// How often what happened.
     pub counters: Counters,
     /// The files that could not be had, and why. Empty for a page retrieved whole. (A file that the
@@ -25,7 +27,7 @@ pub struct Retrieval {
 /// Points in time on the way to a page; `None` for what was not reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Milestones {
-    /// The first octet of the base file's response was read.
+    /// The first octet of the base file's response was read; in HTTP/2 its whole head.
     pub base_first_byte: Option<Instant>,
     /// The base file was read whole, or found current.
     pub base_complete: Option<Instant>,
@@ -37,8 +39,27 @@ pub struct Milestones {
     /// The dimensions of every image in the page were known, so that the page could be laid out.
     /// Images that turned out to be none do not count.
     pub sizes_known: Option<Instant>,
-    /// Every file was read whole or found current.
+    /// The last file without which the page cannot be shown or read was done with: the base file,
+    /// style sheets, scripts that hold up the document, fonts.
+    pub critical_complete: Option<Instant>,
+    /// Every file was read whole or found current, and every script executed.
     pub page_complete: Option<Instant>,
+}
+
+/// Octets read from all connections until some of the [`Milestones`], heads and frames included,
+/// protection (TLS) not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Octets {
+    /// In all.
+    pub received: Bytes,
+    /// Up to and with the read that brought the first octet of the base file's response.
+    pub base_first_byte: Option<Bytes>,
+    /// Likewise for the base file.
+    pub base_complete: Option<Bytes>,
+    /// Likewise for the last critical file.
+    pub critical_complete: Option<Bytes>,
+    /// Likewise for the page.
+    pub page_complete: Option<Bytes>,
 }
 
 /// Counts of what happened during a retrieval.
@@ -59,6 +80,16 @@ pub struct Counters {
     pub responses_lost: u32,
     /// References to other origins, which were not followed.
     pub references_elsewhere: u32,
+    /// Files that were asked for because of a preload, before anything else named them.
+    pub preloads: u32,
+    /// Pushes that the server promised.
+    pub pushes_promised: u32,
+    /// Of these, those that were refused or given up: the file was in the cache or had been asked for.
+    pub pushes_refused: u32,
+    /// Of these, those accepted that the page turned out to need.
+    pub pushes_used: u32,
+    /// Of these, those accepted that nothing of the page named.
+    pub pushes_unused: u32,
 }
 
 impl Counters {

@@ -28,8 +28,10 @@ pub enum ReferenceKind {
     ImageInput,
     /// `<link rel=stylesheet href>`.
     StyleSheet,
-    /// `<script src>`.
+    /// `<script src>`, which the rest of the document waits for.
     Script,
+    /// `<script src>` with `async` or `defer`, which nothing waits for.
+    LaterScript,
     /// `<frame src>` or `<iframe src>`.
     Frame,
     /// `<base href>`: no file, but what later references are relative to.
@@ -66,6 +68,8 @@ pub struct Scanner {
     has_address: bool,
     /// `rel` says stylesheet, or `type` says image. The first of two attributes counts.
     qualifies: Option<bool>,
+    /// The tag at hand has `async` or `defer`.
+    later: bool,
 }
 
 /// Where the scanner stands between two octets.
@@ -143,6 +147,7 @@ impl Scanner {
             address: Vec::new(),
             has_address: false,
             qualifies: None,
+            later: false,
         }
     }
 
@@ -293,15 +298,23 @@ impl Scanner {
         self.closing = closing;
         self.tag = Word::EMPTY;
         self.tag.push(byte);
+        self.attribute = Word::EMPTY;
         self.has_address = false;
         self.qualifies = None;
+        self.later = false;
         State::TagName
     }
 
     fn begin_attribute(&mut self, byte: u8) -> State {
+        self.note_attribute();
         self.attribute = Word::EMPTY;
         self.attribute.push(byte);
         State::AttributeName
+    }
+
+    /// Looks at the attribute that has just ended for what its presence alone says.
+    fn note_attribute(&mut self) {
+        self.later |= matches!(self.attribute.as_bytes(), b"async" | b"defer");
     }
 
     fn begin_value(&mut self) -> State {
@@ -354,6 +367,7 @@ impl Scanner {
         if self.closing {
             return None;
         }
+        self.note_attribute();
         let tag = self.tag.as_bytes();
         if let Some(&raw) = RAW_ELEMENTS.iter().find(|&&raw| raw == tag) {
             self.state = State::Raw(raw);
@@ -364,6 +378,7 @@ impl Scanner {
             b"body" => ReferenceKind::Background,
             b"input" if qualifies => ReferenceKind::ImageInput,
             b"link" if qualifies => ReferenceKind::StyleSheet,
+            b"script" if self.later => ReferenceKind::LaterScript,
             b"script" => ReferenceKind::Script,
             b"frame" | b"iframe" => ReferenceKind::Frame,
             b"base" => ReferenceKind::Base,
@@ -519,6 +534,17 @@ mod tests {
             scan(&[html]),
             "Base:/x/ StyleSheet:a.css Script:b.js Background:bg.gif Image:c.gif Image:d.gif/ \
              Image:e.gif ImageInput:f.gif Frame:g.html Frame:h.html"
+        );
+    }
+
+    #[test]
+    fn scripts_that_hold_up_nothing_are_told_from_the_others() {
+        let html = b"<script src=a></script><script defer src=b></script><script src=c async>\
+            </script><script async='' src=d></script><script data-async src=e></script>\
+            <script src=\"defer\"></script><img defer src=f>";
+        assert_eq!(
+            scan(&[html]),
+            "Script:a LaterScript:b LaterScript:c LaterScript:d Script:e Script:defer Image:f"
         );
     }
 

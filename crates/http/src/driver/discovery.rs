@@ -1,0 +1,181 @@
+//! How the files of a page become known: in the HTML as it arrives, in what the page's graph says of a
+//! file that is there, in preloads.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::base::{BaseFile, Found};
+use super::hints;
+use super::item::{Item, Job, Resolved};
+use super::kind::FileKind;
+use super::page::PageDriver;
+use crate::client::Head;
+use crate::html::{Resolution, Resolver};
+
+impl PageDriver {
+    /// Adds a file to the page, unless it is there already.
+    pub(super) fn want(
+        &mut self,
+        target: String,
+        kind: FileKind,
+        named_by: Option<usize>,
+        now: Instant,
+    ) {
+        if let Some(&item) = self.known.get(&target) {
+            return self.want_pushed(item, kind, named_by, now);
+        }
+        if self.items.len() > super::MOST_FILES {
+            return;
+        }
+        let item = self.add(target, kind, named_by, now);
+        self.unresolved += 1;
+        let ask = self.first_ask(item);
+        self.queue.push_back(Job { item, ask });
+    }
+
+    /// Makes a file known, which is then still to be asked for.
+    pub(super) fn add(
+        &mut self,
+        target: String,
+        kind: FileKind,
+        named_by: Option<usize>,
+        now: Instant,
+    ) -> usize {
+        let place = self.items.len();
+        let mut item = Item::new(target, kind, now);
+        item.named_by = named_by;
+        item.host = match place {
+            0 => 0,
+            _ => shard(&item.target, self.policy.hosts),
+        };
+        self.known.insert(item.target.clone(), place);
+        self.items.push(item);
+        place
+    }
+
+    /// A file that is known is named (again). If the server pushed it before, that was of use.
+    fn want_pushed(&mut self, place: usize, kind: FileKind, named_by: Option<usize>, now: Instant) {
+        let item = &mut self.items[place];
+        if item.wanted {
+            return;
+        }
+        item.wanted = true;
+        item.kind = kind;
+        item.named_by = named_by;
+        self.counters.pushes_used += 1;
+        match item.resolved {
+            None => self.unresolved += 1,
+            Some(_) => self.discover(place, now),
+        }
+    }
+
+    pub(super) fn found(&mut self, found: Vec<Found>, now: Instant) {
+        for found in found {
+            match found {
+                Found::Here(kind, target) => {
+                    self.want(target, FileKind::of_reference(kind), Some(0), now);
+                }
+                Found::Elsewhere => self.counters.references_elsewhere += 1,
+            }
+        }
+    }
+
+    /// The references of the page as the cache has it.
+    pub(super) fn scan_cached_html(&mut self, now: Instant) {
+        let item = &self.items[0];
+        let Some(entry) = self.cache.get(&item.target) else {
+            return;
+        };
+        let mut found = Vec::new();
+        let mut page = BaseFile::new(&self.options.host, &item.target, None, true);
+        // Without a coding, and no longer than it was when it was stored, it cannot fail.
+        if page.push(&entry.html, &mut found).is_ok() {
+            self.found(found, now);
+        }
+    }
+
+    /// Follows the preloads of a head, interim or final, that belongs to `item`.
+    pub(super) fn follow_preloads(&mut self, place: usize, item: usize, now: Instant) {
+        if !self.options.preloads {
+            return;
+        }
+        let resolver = Resolver::new(&self.options.host, &self.items[item].target);
+        let named = preloads_of(self.links[place].machine.head(), &resolver);
+        for (target, kind) in named {
+            if !self.known.contains_key(&target) {
+                self.counters.preloads += 1;
+            }
+            self.want(target, kind, Some(item), now);
+        }
+    }
+
+    /// A file is there: what it names becomes known, after its execution if it is a script.
+    pub(super) fn discover(&mut self, item: usize, now: Instant) {
+        let executes = self.items[item].kind.is_script() && !self.options.script_time.is_zero();
+        if executes {
+            let free = self.executions.back().map_or(now, |&(end, _)| end);
+            let end = free.max(now) + self.options.script_time;
+            self.executions.push_back((end, item));
+        } else {
+            self.name_others(item, now);
+        }
+    }
+
+    /// Acts on the scripts that have been executed by now.
+    pub(super) fn end_executions(&mut self, now: Instant) {
+        while let Some(&(end, item)) = self.executions.front()
+            && end <= now
+        {
+            self.executions.pop_front();
+            self.name_others(item, now);
+        }
+    }
+
+    fn name_others(&mut self, item: usize, now: Instant) {
+        let graph = std::sync::Arc::clone(&self.options.graph);
+        for (target, kind) in graph.named_by(&self.items[item].target) {
+            self.want(target.clone(), *kind, Some(item), now);
+        }
+    }
+
+    pub(super) fn settle_item(&mut self, item: usize, now: Instant) {
+        let octets: Bytes = self.octets.received;
+        let settled = &mut self.items[item];
+        debug_assert!(settled.resolved.is_none());
+        settled.resolved = Some(Resolved { at: now, octets });
+        if settled.wanted {
+            self.unresolved -= 1;
+        }
+        self.base_done |= item == 0;
+        self.check_sizes(now);
+    }
+}
+
+/// The targets on the page's own origin that a head's `Link` fields preload.
+fn preloads_of(head: Head<'_>, resolver: &Resolver) -> Vec<(String, FileKind)> {
+    let mut named = Vec::new();
+    for (name, value) in head.fields() {
+        if !name.eq_ignore_ascii_case(b"link") {
+            continue;
+        }
+        let Ok(value) = std::str::from_utf8(value) else {
+            continue;
+        };
+        for (reference, kind) in hints::preloads(value) {
+            if let Resolution::Target(target) = resolver.resolve(reference.as_bytes()) {
+                named.push((target, kind));
+            }
+        }
+    }
+    named
+}
+
+/// The host that a file is asked from, of so many: the same for the same target in every retrieval, so
+/// that a cache filled by one serves the next. (FNV-1a; Fowler, Noll and Vo.)
+fn shard(target: &str, hosts: u16) -> u16 {
+    let hash = target
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    (hash % u64::from(hosts.max(1))) as u16
+}

@@ -1,0 +1,235 @@
+//! What a file is to its page, and how urgent that makes it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::html::ReferenceKind;
+
+/// What a file is to the page that needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// The page's base file.
+    Document,
+    /// A style sheet: nothing is drawn before it is there.
+    StyleSheet,
+    /// A script that the rest of the document waits for.
+    Script,
+    /// A script that nothing waits for (`async`, `defer`).
+    LaterScript,
+    /// A font: its text is not drawn before it is there.
+    Font,
+    /// An image.
+    Image,
+    /// A document within the document.
+    Frame,
+    /// What scripts ask for by themselves, and everything else.
+    Other,
+}
+
+impl FileKind {
+    /// What a reference in HTML makes of a file. ([`ReferenceKind::Base`] refers to none.)
+    pub(super) const fn of_reference(kind: ReferenceKind) -> FileKind {
+        match kind {
+            ReferenceKind::Image | ReferenceKind::Background | ReferenceKind::ImageInput => {
+                FileKind::Image
+            }
+            ReferenceKind::StyleSheet => FileKind::StyleSheet,
+            ReferenceKind::Script => FileKind::Script,
+            ReferenceKind::LaterScript => FileKind::LaterScript,
+            ReferenceKind::Frame => FileKind::Frame,
+            ReferenceKind::Base => FileKind::Other,
+        }
+    }
+
+    /// What a file of this media type is to a page, where nothing else tells: a script is taken for one
+    /// that nothing waits for, HTML for a frame.
+    pub fn of_content_type(content_type: &str) -> FileKind {
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        let family = essence.split('/').next().unwrap_or_default();
+        match (family, essence) {
+            ("image", _) => FileKind::Image,
+            ("font", _) | (_, "application/font-woff") => FileKind::Font,
+            (_, "text/css") => FileKind::StyleSheet,
+            (_, "text/javascript" | "application/javascript" | "application/x-javascript") => {
+                FileKind::LaterScript
+            }
+            (_, "text/html" | "application/xhtml+xml") => FileKind::Frame,
+            _ => FileKind::Other,
+        }
+    }
+
+    /// What a destination of the Fetch standard (`as=style` in a preload) says.
+    pub(super) fn of_destination(destination: &str) -> FileKind {
+        match destination {
+            "style" => FileKind::StyleSheet,
+            "script" => FileKind::Script,
+            "font" => FileKind::Font,
+            "image" => FileKind::Image,
+            "document" | "frame" | "iframe" => FileKind::Frame,
+            _ => FileKind::Other,
+        }
+    }
+
+    /// Whether it has dimensions that a layout waits for.
+    pub const fn is_image(self) -> bool {
+        matches!(self, FileKind::Image)
+    }
+
+    /// Whether it is executed.
+    pub const fn is_script(self) -> bool {
+        matches!(self, FileKind::Script | FileKind::LaterScript)
+    }
+
+    /// Whether the page cannot be shown, or not read, without it.
+    pub const fn is_critical(self) -> bool {
+        matches!(
+            self,
+            FileKind::Document | FileKind::StyleSheet | FileKind::Script | FileKind::Font
+        )
+    }
+}
+
+/// How urgent a file is (RFC 9218 section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Urgency {
+    /// From 0, the most urgent, to 7.
+    pub level: u8,
+    /// Whether pieces of it are of use, so that it may share the connection with others of its level.
+    pub incremental: bool,
+}
+
+impl Urgency {
+    /// What a file has of which nothing is said.
+    pub const DEFAULT: Urgency = Urgency {
+        level: 3,
+        incremental: false,
+    };
+
+    const fn new(level: u8, incremental: bool) -> Urgency {
+        Urgency { level, incremental }
+    }
+}
+
+/// The value of a `Priority` field; empty for the default.
+impl fmt::Display for Urgency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let says_level = self.level != Urgency::DEFAULT.level;
+        if says_level {
+            write!(f, "u={}", self.level)?;
+        }
+        match (says_level, self.incremental) {
+            (_, false) => Ok(()),
+            (true, true) => f.write_str(", i"),
+            (false, true) => f.write_str("i"),
+        }
+    }
+}
+
+/// What a client says of the urgency of its requests.
+///
+/// As text: `none`, `browser`, `round-robin`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Priorities {
+    /// Nothing: files are asked for in the order in which they were found.
+    #[default]
+    None,
+    /// What browsers say, in Chromium's five levels: the document and style sheets before
+    /// everything, then fonts, scripts that hold up the document and what scripts ask for, then
+    /// images and scripts that hold up nothing; documents, images and what scripts ask for are
+    /// incremental. Where requests wait for a connection, the more urgent go first.
+    Browser,
+    /// That all are alike and incremental: a server is to serve them in turns.
+    RoundRobin,
+}
+
+impl Priorities {
+    /// What is said of a file of this kind.
+    pub const fn of(self, kind: FileKind) -> Urgency {
+        match (self, kind) {
+            (Priorities::None, _) => Urgency::DEFAULT,
+            (Priorities::RoundRobin, _) => Urgency::new(Urgency::DEFAULT.level, true),
+            (Priorities::Browser, FileKind::Document | FileKind::Frame) => Urgency::new(0, true),
+            (Priorities::Browser, FileKind::StyleSheet) => Urgency::new(0, false),
+            (Priorities::Browser, FileKind::Font | FileKind::Script) => Urgency::new(1, false),
+            (Priorities::Browser, FileKind::Other) => Urgency::new(1, true),
+            (Priorities::Browser, FileKind::Image) => Urgency::new(3, true),
+            (Priorities::Browser, FileKind::LaterScript) => Urgency::new(3, false),
+        }
+    }
+}
+
+/// Why the text of [`Priorities`] was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} says nothing about priorities: write none, browser or round-robin")]
+pub struct ParsePrioritiesError {
+    text: String,
+}
+
+impl FromStr for Priorities {
+    type Err = ParsePrioritiesError;
+
+    fn from_str(text: &str) -> Result<Priorities, ParsePrioritiesError> {
+        match text {
+            "none" => Ok(Priorities::None),
+            "browser" => Ok(Priorities::Browser),
+            "round-robin" => Ok(Priorities::RoundRobin),
+            _ => Err(ParsePrioritiesError {
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
+/// What [`FromStr`] reads.
+impl fmt::Display for Priorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Priorities::None => "none",
+            Priorities::Browser => "browser",
+            Priorities::RoundRobin => "round-robin",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urgencies_are_written_as_structured_fields_and_defaults_left_out() {
+        let field = |priorities: Priorities, kind| priorities.of(kind).to_string();
+        assert_eq!(field(Priorities::Browser, FileKind::Document), "u=0, i");
+        assert_eq!(field(Priorities::Browser, FileKind::Font), "u=1");
+        assert_eq!(field(Priorities::Browser, FileKind::Image), "i");
+        assert_eq!(field(Priorities::Browser, FileKind::LaterScript), "");
+        assert_eq!(field(Priorities::RoundRobin, FileKind::Document), "i");
+        assert_eq!(field(Priorities::None, FileKind::Document), "");
+    }
+
+    #[test]
+    fn priorities_read_what_they_write() {
+        for text in ["none", "browser", "round-robin"] {
+            assert_eq!(text.parse::<Priorities>().unwrap().to_string(), text);
+        }
+        assert!("urgent".parse::<Priorities>().is_err());
+    }
+
+    #[test]
+    fn media_types_tell_kinds() {
+        for (content_type, kind) in [
+            ("text/css", FileKind::StyleSheet),
+            ("text/html; charset=utf-8", FileKind::Frame),
+            ("font/woff2", FileKind::Font),
+            ("image/webp", FileKind::Image),
+            ("text/javascript", FileKind::LaterScript),
+            ("application/json", FileKind::Other),
+            ("", FileKind::Other),
+        ] {
+            assert_eq!(
+                FileKind::of_content_type(content_type),
+                kind,
+                "{content_type}"
+            );
+        }
+    }
+}

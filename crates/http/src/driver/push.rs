@@ -1,0 +1,82 @@
+//! Pushes: answers to requests that nobody asked (RFC 9113 section 8.4), and whether the page needs
+//! them.
+
+use fathometer_model::{Failure, Instant};
+
+use super::item::{Ask, Exchange, Job, Meaning, new_record};
+use super::kind::FileKind;
+use super::options::Visit;
+use super::page::PageDriver;
+use crate::client::RequestId;
+
+impl PageDriver {
+    /// The server promises to answer a request. It is taken, unless the file was asked for already or is
+    /// in the cache, or the promise is for no file of this page's hosts.
+    pub(super) fn promised(
+        &mut self,
+        place: usize,
+        request: RequestId,
+        parent: RequestId,
+        accepted: bool,
+        now: Instant,
+    ) {
+        self.counters.pushes_promised += 1;
+        let target = self.promised_target(place);
+        let new = target.filter(|target| {
+            let cached = self.visit == Visit::Revalidate && self.cache.get(target).is_some();
+            accepted && !cached && !self.known.contains_key(target)
+        });
+        let Some(target) = new else {
+            self.counters.pushes_refused += 1;
+            if accepted {
+                self.links[place]
+                    .machine
+                    .cancel(request, Failure::LocalAbort, now);
+            }
+            return;
+        };
+        let by = self.links[place].exchange(parent);
+        let by = by.map(|exchange| self.exchanges[exchange].job.item);
+        let item = self.add(target, FileKind::Other, by, now);
+        self.items[item].wanted = false;
+        let exchange = self.exchanges.len();
+        let mut record = new_record(exchange, place, "GET", &self.items[item]);
+        record.sent = Some(now);
+        record.pushed = true;
+        record.named_by = by.map(|by| self.items[by].target.clone());
+        self.exchanges.push(Exchange {
+            record,
+            job: Job {
+                item,
+                ask: Ask::Whole { conditional: false },
+            },
+            meaning: Meaning::Unknown,
+        });
+        self.links[place].pushes.insert(request, exchange);
+    }
+
+    /// The target of the promise that a connection reported last, if it is one that this client would
+    /// ask for.
+    fn promised_target(&self, place: usize) -> Option<String> {
+        let link = &self.links[place];
+        let promise = link.machine.http2()?.promise()?;
+        let host = &self.host_names[usize::from(link.host)];
+        let ours = promise.method == "GET"
+            && promise.authority.eq_ignore_ascii_case(host)
+            && promise.target.starts_with('/');
+        ours.then(|| promise.target.to_owned())
+    }
+
+    /// A push that the page has not needed so far came to nothing. Should the page need the file, it is
+    /// asked for as if it had never been promised.
+    pub(super) fn forget_push(&mut self, item: usize, now: Instant) {
+        let target = self.items[item].target.clone();
+        self.known.remove(&target);
+        self.settle_item(item, now);
+    }
+
+    /// Pushes that were taken and that nothing of the page named.
+    pub(super) fn pushes_unused(&self) -> u32 {
+        self.items.iter().filter(|item| !item.wanted).count() as u32
+    }
+}
