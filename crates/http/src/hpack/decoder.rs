@@ -1,7 +1,8 @@
 //! Blocks into fields.
 
+use super::section::Section;
 use super::string::{self, Missing};
-use super::table::{ENTRY_OVERHEAD, Table};
+use super::table::Table;
 use super::{DEFAULT_TABLE_SIZE, Error, integer, static_table};
 use crate::field_block::FieldBlock;
 use crate::huffman;
@@ -15,6 +16,7 @@ pub struct Decoder {
     /// Whether the next block must begin with a size within the limit.
     size_update_due: bool,
     max_section: u64,
+    generation: u64,
 }
 
 impl Decoder {
@@ -30,7 +32,14 @@ impl Decoder {
             limit: u64::from(max_table),
             size_update_due: false,
             max_section,
+            generation: 0,
         }
+    }
+
+    /// A number that changes with the table, and when its size is due to change: a block that was read
+    /// under the present number, and by which it did not change, means the same when it comes again.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The peer has acknowledged settings with this SETTINGS_HEADER_TABLE_SIZE. When its table is
@@ -38,6 +47,7 @@ impl Decoder {
     pub fn set_table_limit(&mut self, limit: u32) {
         self.limit = u64::from(limit);
         self.size_update_due = self.table.capacity() > self.limit;
+        self.generation += 1;
     }
 
     /// Decodes a block, its fragments joined, and appends its fields to `into`.
@@ -56,15 +66,12 @@ impl Decoder {
             }
             self.table.set_capacity(size);
             self.size_update_due = false;
+            self.generation += 1;
         }
         if self.size_update_due {
             return Err(Error::MissingSizeUpdate);
         }
-        let mut section = Section {
-            into,
-            size: 0,
-            most: self.max_section,
-        };
+        let mut section = Section::new(into, self.max_section);
         while let Some(&first) = rest.first() {
             if first & 0b1000_0000 != 0 {
                 let index = take_integer(&mut rest, 7)?;
@@ -77,7 +84,7 @@ impl Decoder {
                 0b0010_0000 => return Err(Error::LateSizeUpdate),
                 _ => (4, false),
             };
-            let text = section.into.text_mut();
+            let text = section.text_mut();
             let start = text.len();
             match take_integer(&mut rest, prefix)? {
                 0 => take_string(&mut rest, text)?,
@@ -88,6 +95,7 @@ impl Decoder {
             if is_inserted {
                 let (name, value) = text[start..].split_at(name_end - start);
                 self.table.insert(name, value);
+                self.generation += 1;
             }
             section.end_field(start, name_end);
         }
@@ -112,38 +120,6 @@ impl Decoder {
             .checked_sub(back + 1)
             .and_then(|number| self.table.entry(number))
             .ok_or(Error::UnknownIndex)
-    }
-}
-
-/// The section that is being decoded: what fits is kept.
-struct Section<'a> {
-    into: &'a mut FieldBlock,
-    size: u64,
-    most: u64,
-}
-
-impl Section<'_> {
-    /// Adds a field of a table.
-    fn add(&mut self, name: &[u8], value: &[u8]) {
-        self.size += name.len() as u64 + value.len() as u64 + ENTRY_OVERHEAD;
-        if self.size <= self.most {
-            self.into.push(name, value);
-        }
-    }
-
-    /// Adds the field whose text was appended from `start` on.
-    fn end_field(&mut self, start: usize, name_end: usize) {
-        let length = self.into.text_mut().len() - start;
-        self.size += length as u64 + ENTRY_OVERHEAD;
-        if self.size <= self.most {
-            self.into.end_field(name_end);
-        } else {
-            self.into.abandon_field();
-        }
-    }
-
-    fn is_too_large(&self) -> bool {
-        self.size > self.most
     }
 }
 

@@ -17,6 +17,7 @@ pub struct Encoder {
     wanted: u64,
     /// The smallest size wanted since the last block.
     smallest: u64,
+    generation: u64,
 }
 
 impl Encoder {
@@ -30,7 +31,15 @@ impl Encoder {
             max_table: u64::from(max_table),
             wanted,
             smallest: wanted,
+            generation: 0,
         }
+    }
+
+    /// A number that changes with the table and when its size is to be told at the next
+    /// [`begin`](Self::begin): a block that was written under the present number, and by which it did
+    /// not change, may be sent again as it is.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The peer said how large the table may be (SETTINGS_HEADER_TABLE_SIZE). It holds from the next
@@ -38,6 +47,7 @@ impl Encoder {
     pub fn set_table_limit(&mut self, limit: u32) {
         self.wanted = self.max_table.min(u64::from(limit));
         self.smallest = self.smallest.min(self.wanted);
+        self.generation += 1;
     }
 
     /// Begins a block: says how large the table is, where that changed.
@@ -47,6 +57,7 @@ impl Encoder {
             if size != self.table.table().capacity() {
                 integer::encode(size, 5, 0b0010_0000, out);
                 self.table.set_capacity(size);
+                self.generation += 1;
             }
         }
         self.smallest = self.wanted;
@@ -85,6 +96,7 @@ impl Encoder {
         string::encode(value, 7, 0, out);
         if indexing == Indexing::Yes && fits {
             self.table.insert(name_hash, name, value);
+            self.generation += 1;
         }
     }
 

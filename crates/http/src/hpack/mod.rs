@@ -13,6 +13,7 @@ pub(crate) mod fixed;
 mod fuzz;
 pub(crate) mod hash;
 pub(crate) mod integer;
+pub(crate) mod section;
 mod static_table;
 pub(crate) mod string;
 pub(crate) mod table;

@@ -65,6 +65,16 @@ impl Table {
         self.inserted - self.entries.len() as u64
     }
 
+    /// Sizes of all entries that are older than this one.
+    pub fn older_size(&self, number: u64) -> u64 {
+        let oldest = self.oldest();
+        let place = number.saturating_sub(oldest);
+        match (self.entries.front(), self.entries.get(place as usize)) {
+            (Some(first), Some(entry)) => entry.start - first.start + place * ENTRY_OVERHEAD,
+            _ => self.size,
+        }
+    }
+
     /// Changes the capacity and drops the oldest entries that no longer fit.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
@@ -191,14 +201,14 @@ impl SearchTable {
     /// Changes the capacity and drops the oldest entries that no longer fit.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.table.set_capacity(capacity);
-        self.forget_dropped();
+        self.forget_dropped(0);
     }
 
     /// Inserts a field, as [`Table::insert`] does.
     pub fn insert(&mut self, name_hash: u64, name: &[u8], value: &[u8]) -> bool {
         let number = self.table.inserted();
         let is_there = self.table.insert(name, value);
-        self.forget_dropped();
+        self.forget_dropped(usize::from(is_there));
         if !is_there {
             return false;
         }
@@ -250,10 +260,11 @@ impl SearchTable {
         Match::None
     }
 
-    fn forget_dropped(&mut self) {
-        while self.links.len() as u64 > self.table.inserted() - self.table.oldest() {
-            self.links.pop_front();
-        }
+    /// Drops the links of entries that are no longer there; the newest `unlinked` have none yet.
+    fn forget_dropped(&mut self, unlinked: usize) {
+        let linked = (self.table.inserted() - self.table.oldest()) as usize - unlinked;
+        let dropped = self.links.len() - linked;
+        self.links.drain(..dropped);
     }
 
     /// Puts an entry at the head of its chains.
