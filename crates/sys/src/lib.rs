@@ -13,6 +13,7 @@
 //! - [`cgroup`]: what a host may use of this machine, and what it has used
 //! - [`probe`]: what an experiment costs the machine, read while it runs
 //! - [`socket`], [`mod@tcp_info`]: TCP with every knob, and what the kernel thinks of it
+//! - [`udp`]: UDP as QUIC wants it: offloads, ECN, the address a datagram was sent to
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
 //! - [`awake`]: processors that do not sleep
@@ -44,6 +45,7 @@ pub mod socket;
 pub mod tcp_info;
 pub mod terminal;
 pub mod tun;
+pub mod udp;
 pub mod usage;
 pub mod wait;
 
@@ -60,4 +62,5 @@ pub use signal::Interrupt;
 pub use socket::SocketOptions;
 pub use tcp_info::{TcpInfo, tcp_info};
 pub use tun::Tun;
+pub use udp::{UdpOptions, UdpSocket};
 pub use wait::{Interest, Readiness, Waiter, Waker};

@@ -1,0 +1,179 @@
+//! Receiving.
+
+use std::fmt;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use super::address::RawAddress;
+use super::control::{self, Arrived, Space};
+use super::{Ecn, UdpSocket};
+
+/// Messages of one call where datagrams come together: each may hold 64 of them.
+const COALESCED: usize = 8;
+/// Messages of one call where each is a datagram.
+const SINGLE: usize = 32;
+/// Octets of a message that may hold datagrams that came together.
+const LARGE: usize = 65_536;
+/// Octets of a message that holds one datagram: more than any link but loopback delivers.
+const SMALL: usize = 9_216;
+
+/// Memory that datagrams are received into, used by any number of sockets in turn.
+pub struct ReceiveBuffer {
+    octets: Box<[u8]>,
+    /// Octets of each message.
+    size: usize,
+    addresses: Box<[RawAddress]>,
+    controls: Box<[Space]>,
+    vectors: Box<[libc::iovec]>,
+    headers: Box<[libc::mmsghdr]>,
+    arrived: Box<[Arrived]>,
+    received: usize,
+}
+
+// SAFETY: the pointers within point into the buffer's own memory and are written anew before every
+// call that uses them.
+unsafe impl Send for ReceiveBuffer {}
+
+impl fmt::Debug for ReceiveBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceiveBuffer")
+            .field("messages", &self.headers.len())
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Datagrams of one sender that came together, or one alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    /// Who sent them.
+    pub from: SocketAddr,
+    /// The address they were sent to, where the socket was asked to learn it.
+    pub to: Option<IpAddr>,
+    /// What their IP headers said of ECN: the kernel joins no datagrams that differ in it.
+    pub ecn: Ecn,
+    /// Octets of each; the last may have fewer.
+    pub segment: usize,
+    /// Their octets, end to end. An empty datagram is told as no datagram at all.
+    pub octets: &'a [u8],
+}
+
+impl<'a> Received<'a> {
+    /// The datagrams one by one.
+    pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.octets.chunks(self.segment.max(1))
+    }
+}
+
+impl ReceiveBuffer {
+    /// Memory for sockets that coalesce ([`UdpSocket::coalesces`]), 512 KiB, or that do not, 288 KiB.
+    /// A buffer of the wrong kind serves too, more slowly; of datagrams that do not fit,
+    /// none is told.
+    pub fn new(coalescing: bool) -> ReceiveBuffer {
+        let (messages, size) = if coalescing {
+            (COALESCED, LARGE)
+        } else {
+            (SINGLE, SMALL)
+        };
+        let no_vector = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        // SAFETY: mmsghdr is plain data, for which zero is a value.
+        let no_header: libc::mmsghdr = unsafe { mem::zeroed() };
+        ReceiveBuffer {
+            octets: vec![0; messages * size].into(),
+            size,
+            addresses: vec![RawAddress::empty(); messages].into(),
+            controls: vec![Space::EMPTY; messages].into(),
+            vectors: vec![no_vector; messages].into(),
+            headers: vec![no_header; messages].into(),
+            arrived: vec![Arrived::default(); messages].into(),
+            received: 0,
+        }
+    }
+
+    /// What the last call received, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
+        (0..self.received).filter_map(|n| {
+            let header = &self.headers[n];
+            let length = header.msg_len as usize;
+            let is_cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            let arrived = &self.arrived[n];
+            let from = self.addresses[n].address()?;
+            (length > 0 && !is_cut).then(|| Received {
+                from,
+                to: arrived.to,
+                ecn: arrived.ecn,
+                segment: arrived.segment.unwrap_or(length),
+                octets: &self.octets[n * self.size..][..length],
+            })
+        })
+    }
+
+    /// Datagrams that the socket of the last call had lost by then because its buffer was full;
+    /// `None` when that call did not tell.
+    pub fn overflowed(&self) -> Option<u32> {
+        let arrived = &self.arrived[..self.received];
+        arrived.iter().rev().find_map(|arrived| arrived.overflowed)
+    }
+
+    /// Writes the headers of a call anew: the kernel has changed them.
+    fn prepare(&mut self) {
+        for n in 0..self.headers.len() {
+            self.vectors[n] = libc::iovec {
+                iov_base: self.octets[n * self.size..].as_mut_ptr().cast(),
+                iov_len: self.size,
+            };
+            let header = &mut self.headers[n].msg_hdr;
+            header.msg_name = (&raw mut self.addresses[n].storage).cast();
+            header.msg_namelen = mem::size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_iov = &raw mut self.vectors[n];
+            header.msg_iovlen = 1;
+            header.msg_control = self.controls[n].0.as_mut_ptr().cast();
+            header.msg_controllen = control::ROOM as _;
+            header.msg_flags = 0;
+        }
+    }
+}
+
+impl UdpSocket {
+    /// Receives what there is, as far as the buffer holds it, without waiting. Returns whether there
+    /// may be more: the buffer is full. `Ok(None)`: there is nothing.
+    ///
+    /// An error that concerns datagrams sent before (nobody listens there) is returned as the kernel
+    /// puts it, for [`classify`](crate::socket::classify), and leaves the socket usable.
+    pub fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Option<bool>> {
+        buffer.received = 0;
+        buffer.prepare();
+        let most = buffer.headers.len();
+        loop {
+            // SAFETY: the headers point to memory of the buffer, which outlives the call and which
+            // nothing else borrows; no time is given.
+            let received = unsafe {
+                libc::recvmmsg(
+                    self.as_raw_fd(),
+                    buffer.headers.as_mut_ptr(),
+                    most as libc::c_uint,
+                    libc::MSG_DONTWAIT as _,
+                    std::ptr::null_mut(),
+                )
+            };
+            if received < 0 {
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    io::ErrorKind::Interrupted => continue,
+                    _ => return Err(error),
+                }
+            }
+            buffer.received = received as usize;
+            for n in 0..buffer.received {
+                buffer.arrived[n] = control::read(&buffer.headers[n].msg_hdr, &buffer.controls[n]);
+            }
+            return Ok(Some(buffer.received == most));
+        }
+    }
+}
