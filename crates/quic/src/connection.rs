@@ -1,0 +1,418 @@
+//! One connection: its streams, its events and its figures.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes as Octets;
+use fathometer_model::{Bytes, Instant};
+use quinn_proto::crypto::rustls::HandshakeData;
+use quinn_proto::{
+    ClosedStream, Dir, EndpointEvent, FinishError, ReadError, StreamEvent, StreamId, VarInt,
+    WriteError,
+};
+use rustls::pki_types::CertificateDer;
+
+use crate::event::{Closed, Event};
+use crate::handshake::{EarlyData, Handshake, RoundTrips, Volume};
+use crate::statistics::Statistics;
+use crate::stream;
+
+/// Octets taken by one call of [`Connection::write`]: what a call takes is copied, and a copy that does
+/// not fit would be made in vain.
+const MOST_WRITTEN: usize = 64 * 1024;
+
+/// Why a stream cannot be written or ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    /// Flow control or the send window allows no more; [`Event::Writable`] tells when.
+    #[error("the stream takes nothing at the moment")]
+    Blocked,
+    /// The peer wants nothing more of it, and it is reset.
+    #[error("the peer has stopped the stream with code {0}")]
+    Stopped(u64),
+    /// It was never opened, or has ended, or is the peer's to write.
+    #[error("the stream is closed")]
+    Closed,
+}
+
+/// Where reading a stream came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadEnd {
+    /// There is no more yet; [`Event::Readable`] tells when.
+    Blocked,
+    /// As much was read as was asked for; there may be more.
+    Full,
+    /// The stream has ended, and its end was told.
+    Finished,
+    /// The peer has reset it.
+    Reset(u64),
+    /// It was never opened, or has ended, or is ours to write alone.
+    Closed,
+}
+
+/// A connection of an [`Endpoint`](crate::Endpoint).
+pub struct Connection {
+    pub(crate) machine: quinn_proto::Connection,
+    begun: Instant,
+    sent: Volume,
+    received: Volume,
+    trips: RoundTrips,
+    handshake: Option<Handshake>,
+    pub(crate) events: VecDeque<Event>,
+    /// The endpoint's word that nothing is left, kept until all events were taken.
+    drained: Option<EndpointEvent>,
+    pub(crate) is_touched: bool,
+    is_established: bool,
+    is_closed: bool,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("established", &self.is_established)
+            .field("closed", &self.is_closed)
+            .field("sent", &self.sent)
+            .field("received", &self.received)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(machine: quinn_proto::Connection, now: Instant) -> Connection {
+        Connection {
+            machine,
+            begun: now,
+            sent: Volume::default(),
+            received: Volume::default(),
+            trips: RoundTrips::default(),
+            handshake: None,
+            events: VecDeque::new(),
+            drained: None,
+            is_touched: false,
+            is_established: false,
+            is_closed: false,
+        }
+    }
+
+    /// Whether the handshake is complete on this side.
+    pub fn is_established(&self) -> bool {
+        self.is_established
+    }
+
+    /// Whether it has ended.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed || self.machine.is_closed()
+    }
+
+    /// Whether what is written now can leave before the handshake is complete (0-RTT).
+    pub fn can_send_early(&self) -> bool {
+        !self.is_established && self.machine.has_0rtt() && !self.is_closed()
+    }
+
+    /// The handshake's figures, once it is complete.
+    pub fn handshake(&self) -> Option<&Handshake> {
+        self.handshake.as_ref()
+    }
+
+    /// Figures from the start until now.
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(&self.machine.stats(), self.sent, self.received)
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> std::net::SocketAddr {
+        self.machine.remote_address()
+    }
+
+    /// Opens a stream; `None` when the peer allows no more of them now, or the connection has ended.
+    pub fn open(&mut self, bidirectional: bool) -> Option<u64> {
+        self.machine
+            .streams()
+            .open(direction(bidirectional))
+            .map(u64::from)
+    }
+
+    /// Streams on which this side has something that the peer has not acknowledged.
+    pub fn sending_streams(&mut self) -> usize {
+        self.machine.streams().send_streams()
+    }
+
+    /// Writes the pieces, one after the other, as far as there is room; at most 64 KiB at a time. Returns
+    /// how many octets were taken, which may be none when the pieces are empty.
+    pub fn write(&mut self, stream: u64, pieces: &[IoSlice<'_>]) -> Result<usize, StreamError> {
+        if !self.may_write(stream) {
+            return Err(StreamError::Closed);
+        }
+        let mut taken = Vec::with_capacity(
+            pieces
+                .iter()
+                .map(|piece| piece.len())
+                .sum::<usize>()
+                .min(MOST_WRITTEN),
+        );
+        for piece in pieces {
+            let room = MOST_WRITTEN - taken.len();
+            taken.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        self.write_octets(stream, Octets::from(taken))
+    }
+
+    /// As [`write`](Self::write), of memory that is shared instead of copied.
+    pub fn write_octets(&mut self, stream: u64, octets: Octets) -> Result<usize, StreamError> {
+        if !self.may_write(stream) {
+            return Err(StreamError::Closed);
+        }
+        if octets.is_empty() {
+            return Ok(0);
+        }
+        let written = self.send(stream).write_chunks(&mut [octets]);
+        match written {
+            Ok(written) => Ok(written.bytes),
+            Err(WriteError::Blocked) => Err(StreamError::Blocked),
+            Err(WriteError::Stopped(code)) => Err(StreamError::Stopped(code.into_inner())),
+            Err(WriteError::ClosedStream) => Err(StreamError::Closed),
+        }
+    }
+
+    /// Ends a stream behind what was written.
+    pub fn finish(&mut self, stream: u64) -> Result<(), StreamError> {
+        if !self.may_write(stream) {
+            return Err(StreamError::Closed);
+        }
+        self.send(stream).finish().map_err(|error| match error {
+            FinishError::Stopped(code) => StreamError::Stopped(code.into_inner()),
+            FinishError::ClosedStream => StreamError::Closed,
+        })
+    }
+
+    /// Breaks a stream off: what was not sent is not sent. A stream that has ended stays as it is.
+    pub fn reset(&mut self, stream: u64, code: u64) {
+        if self.may_write(stream) {
+            // It fails for streams that have ended, and then there is nothing to break off.
+            let _: Result<(), ClosedStream> = self.send(stream).reset(number(code));
+        }
+    }
+
+    /// Tells the peer that nothing more of a stream is wanted. What has come is thrown away.
+    pub fn stop(&mut self, stream: u64, code: u64) {
+        if self.may_read(stream) {
+            // As above.
+            let _: Result<(), ClosedStream> = self
+                .machine
+                .recv_stream(identifier(stream))
+                .stop(number(code));
+        }
+    }
+
+    /// Sets a stream's priority over this side's others: what has a higher one is sent first.
+    pub fn set_priority(&mut self, stream: u64, priority: i32) {
+        if self.may_write(stream) {
+            // As above.
+            let _: Result<(), ClosedStream> = self.send(stream).set_priority(priority);
+        }
+    }
+
+    /// Reads a stream in order and gives `sink` what there is, at most about `most` octets, each piece
+    /// with whether it is the last of the stream. An end that comes alone is an empty last piece.
+    pub fn read(&mut self, stream: u64, most: usize, mut sink: impl FnMut(&[u8], bool)) -> ReadEnd {
+        if !self.may_read(stream) {
+            return ReadEnd::Closed;
+        }
+        let mut stream = self.machine.recv_stream(identifier(stream));
+        let Ok(mut chunks) = stream.read(true) else {
+            return ReadEnd::Closed;
+        };
+        // One piece is held back, so that the last can be called that.
+        let mut held = Octets::new();
+        let mut read = 0;
+        let end = loop {
+            if read >= most {
+                break ReadEnd::Full;
+            }
+            match chunks.next(most - read) {
+                Ok(Some(chunk)) => {
+                    if !held.is_empty() {
+                        sink(&held, false);
+                    }
+                    read += chunk.bytes.len();
+                    held = chunk.bytes;
+                }
+                Ok(None) => {
+                    sink(&held, true);
+                    held = Octets::new();
+                    break ReadEnd::Finished;
+                }
+                Err(ReadError::Blocked) => break ReadEnd::Blocked,
+                Err(ReadError::Reset(code)) => break ReadEnd::Reset(code.into_inner()),
+            }
+        };
+        if !held.is_empty() {
+            sink(&held, false);
+        }
+        // Whether this gives the peer leave to send more is asked for by the next transmission.
+        let _ = chunks.finalize();
+        end
+    }
+
+    pub(crate) fn note_received(&mut self, octets: usize, now: Instant) {
+        self.received.add(1, octets);
+        if !self.is_established {
+            self.trips.received(now);
+        }
+    }
+
+    pub(crate) fn note_sent(&mut self, datagrams: u64, octets: usize, now: Instant) {
+        self.sent.add(datagrams, octets);
+        if !self.is_established {
+            self.trips.sent(now);
+        }
+    }
+
+    /// Looks whether the handshake has come to its end by what was just received.
+    pub(crate) fn look(&mut self, now: Instant) {
+        if self.is_established || self.machine.is_handshaking() || self.machine.is_closed() {
+            return;
+        }
+        self.is_established = true;
+        let session = self.machine.crypto_session();
+        let agreed = session
+            .handshake_data()
+            .and_then(|data| data.downcast::<HandshakeData>().ok());
+        let (protocol, server_name) = match agreed {
+            Some(data) => (data.protocol, data.server_name),
+            None => (None, None),
+        };
+        let certificates = session
+            .peer_identity()
+            .and_then(|shown| shown.downcast::<Vec<CertificateDer<'static>>>().ok())
+            .map_or(0, |shown| shown.iter().map(|one| one.len()).sum());
+        let early_data = match self.machine.has_0rtt() {
+            _ if self.machine.side().is_server() => EarlyData::None,
+            false => EarlyData::None,
+            true if self.machine.accepted_0rtt() => EarlyData::Accepted,
+            true => EarlyData::Rejected,
+        };
+        let handshake = Handshake {
+            took: now.since(self.begun),
+            sent: self.sent,
+            received: self.received,
+            round_trips: self.trips.count(),
+            protocol,
+            server_name,
+            certificates: Bytes(certificates as u64),
+            early_data,
+        };
+        self.handshake = Some(handshake);
+    }
+
+    /// The next event of the machine, in our words. `Drained` is the endpoint's to tell.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            match self.machine.poll()? {
+                quinn_proto::Event::Connected => {
+                    if let Some(handshake) = &self.handshake {
+                        return Some(Event::Established(handshake.clone()));
+                    }
+                }
+                quinn_proto::Event::ConnectionLost { reason } => {
+                    if !self.is_closed {
+                        self.is_closed = true;
+                        return Some(Event::Closed(Closed::of(reason, self.is_established)));
+                    }
+                }
+                quinn_proto::Event::Stream(event) => match event {
+                    StreamEvent::Opened { dir } => {
+                        while let Some(stream) = self.machine.streams().accept(dir) {
+                            let stream = u64::from(stream);
+                            self.events.push_back(Event::Opened { stream });
+                        }
+                    }
+                    StreamEvent::Readable { id } => {
+                        return Some(Event::Readable { stream: id.into() });
+                    }
+                    StreamEvent::Writable { id } => {
+                        return Some(Event::Writable { stream: id.into() });
+                    }
+                    StreamEvent::Finished { id } => {
+                        return Some(Event::Finished { stream: id.into() });
+                    }
+                    StreamEvent::Stopped { id, error_code } => {
+                        return Some(Event::Stopped {
+                            stream: id.into(),
+                            code: error_code.into_inner(),
+                        });
+                    }
+                    StreamEvent::Available { dir } => {
+                        return Some(Event::StreamsAvailable {
+                            bidirectional: dir == Dir::Bi,
+                        });
+                    }
+                },
+                // The protocol agreed upon is told with the handshake, and unreliable datagrams
+                // are not spoken.
+                quinn_proto::Event::HandshakeDataReady
+                | quinn_proto::Event::DatagramReceived
+                | quinn_proto::Event::DatagramsUnblocked => {}
+            }
+        }
+    }
+
+    pub(crate) fn close(&mut self, code: u64, reason: &str, now: Instant) {
+        if self.is_closed() {
+            return;
+        }
+        let words = Octets::copy_from_slice(reason.as_bytes());
+        let at = crate::timeline::to_machine(now);
+        self.machine.close(at, number(code), words);
+        self.is_closed = true;
+        let closed = Closed::by_us(code, reason.to_owned());
+        self.events.push_back(Event::Closed(closed));
+    }
+
+    /// Keeps the endpoint's word that nothing is left.
+    pub(crate) fn hold_drained(&mut self, event: EndpointEvent) {
+        self.drained = Some(event);
+    }
+
+    pub(crate) fn take_drained(&mut self) -> Option<EndpointEvent> {
+        self.drained.take()
+    }
+
+    fn send(&mut self, stream: u64) -> quinn_proto::SendStream<'_> {
+        self.machine.send_stream(identifier(stream))
+    }
+
+    fn is_ours(&self, stream: u64) -> bool {
+        stream::is_clients(stream) == self.machine.side().is_client()
+    }
+
+    fn may_write(&self, stream: u64) -> bool {
+        VarInt::from_u64(stream).is_ok()
+            && (stream::is_bidirectional(stream) || self.is_ours(stream))
+    }
+
+    fn may_read(&self, stream: u64) -> bool {
+        VarInt::from_u64(stream).is_ok()
+            && (stream::is_bidirectional(stream) || !self.is_ours(stream))
+    }
+}
+
+/// A stream's identifier, which was checked to be one.
+fn identifier(stream: u64) -> StreamId {
+    StreamId::from(VarInt::from_u64(stream).unwrap_or(VarInt::MAX))
+}
+
+/// A code of the protocol above; what does not fit becomes the largest there is.
+fn number(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}
+
+fn direction(bidirectional: bool) -> Dir {
+    match bidirectional {
+        true => Dir::Bi,
+        false => Dir::Uni,
+    }
+}

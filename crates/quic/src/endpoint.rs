@@ -1,0 +1,473 @@
+//! The connections of one UDP socket.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use fathometer_model::{Instant, Seed};
+use quinn_proto::{
+    ClientConfig, ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming,
+    ServerConfig,
+};
+
+use crate::connection::Connection;
+use crate::event::Event;
+use crate::identifiers::Identifiers;
+use crate::settings::{
+    ClientTls, Qlog, QlogWriter, ServerSettings, SettingsError, TransportSettings,
+};
+use crate::timeline::{TokenTime, from_machine, to_machine};
+
+/// The version of QUIC that is spoken (RFC 9000).
+const VERSION: u32 = 1;
+/// Largest UDP payload that peers may send, in octets.
+const LARGEST_RECEIVED: u16 = 65_527;
+/// Answers that belong to no connection and wait to be sent; more are thrown away, as a network would.
+const MOST_RESPONSES: usize = 64;
+
+/// Names one connection of an endpoint, until its [`Event::Drained`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionKey(pub u32);
+
+/// Datagrams that are to be sent. Their octets are in the buffer that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// To whom.
+    pub to: SocketAddr,
+    /// The address to send from, where it is known.
+    pub from: Option<IpAddr>,
+    /// The two bits of ECN to be put into the IP header (RFC 3168).
+    pub ecn: u8,
+    /// Octets of each datagram, when there are several; the last may have fewer.
+    pub segment: Option<usize>,
+}
+
+/// What an endpoint has done about connections that were asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EndpointCounts {
+    /// Accepted.
+    pub accepted: u64,
+    /// Refused because enough were open, or because the endpoint accepts no more.
+    pub refused: u64,
+    /// Asked to show that their address is theirs (Retry).
+    pub retried: u64,
+    /// Whose first packet was wrong.
+    pub failed: u64,
+    /// Answers thrown away because too many waited.
+    pub responses_dropped: u64,
+}
+
+/// Why a connection cannot be begun.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The server's name is none.
+    #[error("{0:?} cannot be a server's name")]
+    Name(String),
+    /// The server's address is none to send to.
+    #[error("{0} cannot be connected to")]
+    Address(SocketAddr),
+    /// The settings.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// There are no connection identifiers left: they are too short for so many.
+    #[error("there are no connection identifiers left")]
+    NoIdentifiers,
+}
+
+/// The connections of one UDP socket, without the socket.
+pub struct Endpoint {
+    machine: quinn_proto::Endpoint,
+    identifiers: Identifiers,
+    connections: Vec<Option<Box<Connection>>>,
+    open: usize,
+    touched: VecDeque<ConnectionKey>,
+    responses: VecDeque<(Transmit, Vec<u8>)>,
+    scratch: Vec<u8>,
+    token_time: Arc<TokenTime>,
+    validates_addresses: bool,
+    most_connections: usize,
+    is_accepting: bool,
+    counts: EndpointCounts,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("open", &self.open)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint for connections that are begun here. `identifier_length` is that of
+    /// [`TransportSettings`]; with 0 only one connection to a peer can be told from another. `unfragmented`
+    /// says that its datagrams are never fragmented, without which the path's MTU is not looked for.
+    pub fn client(identifier_length: u8, unfragmented: bool, seed: Seed) -> Endpoint {
+        let identifiers = Identifiers::new(seed.stream("quic.ids"), identifier_length.into());
+        let config = endpoint_config(&identifiers);
+        let machine =
+            quinn_proto::Endpoint::new(config, None, unfragmented, Some(random_state(seed)));
+        Endpoint::with(machine, identifiers, Arc::default(), false, usize::MAX)
+    }
+
+    /// An endpoint that accepts connections.
+    pub fn server(
+        mut settings: ServerSettings,
+        unfragmented: bool,
+        seed: Seed,
+    ) -> Result<Endpoint, SettingsError> {
+        let identifiers = Identifiers::new(
+            seed.stream("quic.ids"),
+            settings.transport.identifier_length.into(),
+        );
+        let qlog = settings.qlog.take().map(|writer| Qlog {
+            writer,
+            title: "server".to_owned(),
+        });
+        let transport = Arc::new(settings.transport.build(qlog)?);
+        let token_time = Arc::new(TokenTime::default());
+        let mut server = ServerConfig::with_crypto(settings.crypto()?);
+        server
+            .transport_config(transport)
+            .migration(settings.migration)
+            .time_source(Arc::clone(&token_time) as Arc<dyn quinn_proto::TimeSource>);
+        let machine = quinn_proto::Endpoint::new(
+            endpoint_config(&identifiers),
+            Some(Arc::new(server)),
+            unfragmented,
+            Some(random_state(seed)),
+        );
+        Ok(Endpoint::with(
+            machine,
+            identifiers,
+            token_time,
+            settings.validates_addresses,
+            settings.most_connections,
+        ))
+    }
+
+    fn with(
+        machine: quinn_proto::Endpoint,
+        identifiers: Identifiers,
+        token_time: Arc<TokenTime>,
+        validates_addresses: bool,
+        most_connections: usize,
+    ) -> Endpoint {
+        Endpoint {
+            machine,
+            identifiers,
+            connections: Vec::new(),
+            open: 0,
+            touched: VecDeque::new(),
+            responses: VecDeque::new(),
+            scratch: Vec::new(),
+            token_time,
+            validates_addresses,
+            most_connections,
+            is_accepting: true,
+            counts: EndpointCounts::default(),
+        }
+    }
+
+    /// Begins a connection. Its first datagram is there to be sent at once.
+    pub fn connect(
+        &mut self,
+        tls: &ClientTls,
+        transport: &TransportSettings,
+        server: SocketAddr,
+        name: &str,
+        qlog: Option<QlogWriter>,
+        now: Instant,
+    ) -> Result<ConnectionKey, ConnectError> {
+        let qlog = qlog.map(|writer| Qlog {
+            writer,
+            title: name.to_owned(),
+        });
+        let mut config = ClientConfig::new(Arc::clone(&tls.config) as _);
+        config.transport_config(Arc::new(transport.build(qlog)?));
+        // What the server's identifier is until it has chosen one: 8 to 20 octets that nobody can guess.
+        let first = self.identifiers.with_length(crate::identifiers::LONGEST);
+        config.initial_dst_cid_provider(Arc::new(move || first.draw()));
+        let connected = self.machine.connect(to_machine(now), config, server, name);
+        let (handle, machine) = connected.map_err(|error| {
+            use quinn_proto::ConnectError as Error;
+            match error {
+                Error::InvalidServerName(name) => ConnectError::Name(name),
+                Error::InvalidRemoteAddress(address) => ConnectError::Address(address),
+                Error::CidsExhausted
+                | Error::EndpointStopping
+                | Error::NoDefaultClientConfig
+                | Error::UnsupportedVersion => ConnectError::NoIdentifiers,
+            }
+        })?;
+        Ok(self.add(handle, Connection::new(machine, now)))
+    }
+
+    /// Takes datagrams that came together from one sender: `segment` octets each, the last perhaps fewer,
+    /// with the ECN bits of their IP headers.
+    pub fn handle_datagrams(
+        &mut self,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        ecn: u8,
+        segment: usize,
+        octets: &[u8],
+        now: Instant,
+    ) {
+        let ecn = EcnCodepoint::from_bits(ecn & 0b11);
+        // Streams keep what they received in this memory, without another copy.
+        let mut rest = BytesMut::from(octets);
+        while !rest.is_empty() {
+            let one = rest.split_to(segment.clamp(1, rest.len()));
+            self.handle_datagram(from, to, ecn, one, now);
+        }
+    }
+
+    fn handle_datagram(
+        &mut self,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        ecn: Option<EcnCodepoint>,
+        datagram: BytesMut,
+        now: Instant,
+    ) {
+        let length = datagram.len();
+        self.scratch.clear();
+        let at = to_machine(now);
+        let event = self
+            .machine
+            .handle(at, from, to, ecn, datagram, &mut self.scratch);
+        match event {
+            None => {}
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let key = key(handle);
+                let Some(connection) = self.get_mut(key) else {
+                    return;
+                };
+                connection.note_received(length, now);
+                connection.machine.handle_event(event);
+                connection.look(now);
+                self.touch(key);
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.accept(incoming, length, now),
+            Some(DatagramEvent::Response(response)) => self.respond(&response),
+        }
+    }
+
+    /// The next connection that something has happened to, each once.
+    pub fn poll_touched(&mut self) -> Option<ConnectionKey> {
+        loop {
+            let key = self.touched.pop_front()?;
+            if let Some(connection) = self.get_mut(key) {
+                connection.is_touched = false;
+                return Some(key);
+            }
+        }
+    }
+
+    /// An answer that belongs to no connection; its octets are appended to `buffer`.
+    pub fn poll_response(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let (transmit, octets) = self.responses.pop_front()?;
+        buffer.extend_from_slice(&octets);
+        Some(transmit)
+    }
+
+    /// A connection.
+    pub fn get(&self, key: ConnectionKey) -> Option<&Connection> {
+        self.connections.get(key.0 as usize)?.as_deref()
+    }
+
+    /// A connection, to be read and written.
+    pub fn get_mut(&mut self, key: ConnectionKey) -> Option<&mut Connection> {
+        self.connections.get_mut(key.0 as usize)?.as_deref_mut()
+    }
+
+    /// The next event of a connection.
+    pub fn poll_event(&mut self, key: ConnectionKey) -> Option<Event> {
+        let connection = self.connections.get_mut(key.0 as usize)?.as_deref_mut()?;
+        let handle = ConnectionHandle(key.0 as usize);
+        while let Some(event) = connection.machine.poll_endpoint_events() {
+            if event.is_drained() {
+                // The endpoint would give its place to another while events are still to be taken.
+                connection.hold_drained(event);
+            } else if let Some(answer) = self.machine.handle_event(handle, event) {
+                connection.machine.handle_event(answer);
+            }
+        }
+        if let Some(event) = connection.next_event() {
+            return Some(event);
+        }
+        let event = connection.take_drained()?;
+        self.machine.handle_event(handle, event);
+        self.connections[key.0 as usize] = None;
+        self.open -= 1;
+        Some(Event::Drained)
+    }
+
+    /// Appends the next datagrams of a connection to `buffer`, which should be empty: at most `segments`
+    /// of one length, the last perhaps shorter.
+    pub fn poll_transmit(
+        &mut self,
+        key: ConnectionKey,
+        segments: usize,
+        buffer: &mut Vec<u8>,
+        now: Instant,
+    ) -> Option<Transmit> {
+        let connection = self.get_mut(key)?;
+        let at = to_machine(now);
+        let transmit = connection
+            .machine
+            .poll_transmit(at, segments.max(1), buffer)?;
+        let datagrams = match transmit.segment_size {
+            None => 1,
+            Some(segment) => transmit.size.div_ceil(segment) as u64,
+        };
+        connection.note_sent(datagrams, transmit.size, now);
+        Some(ours(&transmit))
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called for a connection, unless something
+    /// else happens to it before; then ask again.
+    pub fn poll_timeout(&mut self, key: ConnectionKey) -> Option<Instant> {
+        self.get_mut(key)?.machine.poll_timeout().map(from_machine)
+    }
+
+    /// It is `now`; does what is due for a connection, if anything is.
+    pub fn handle_timeout(&mut self, key: ConnectionKey, now: Instant) {
+        if let Some(connection) = self.get_mut(key) {
+            connection.machine.handle_timeout(to_machine(now));
+        }
+    }
+
+    /// Closes a connection at once: what was not acknowledged may be lost. The code and the reason are
+    /// those of the protocol above.
+    pub fn close(&mut self, key: ConnectionKey, code: u64, reason: &str, now: Instant) {
+        if let Some(connection) = self.get_mut(key) {
+            connection.close(code, reason, now);
+        }
+    }
+
+    /// Accepts no more connections.
+    pub fn stop_accepting(&mut self) {
+        self.is_accepting = false;
+    }
+
+    /// Connections that are there, closed ones that are not drained included.
+    pub fn connections(&self) -> usize {
+        self.open
+    }
+
+    /// What became of connections that were asked for.
+    pub fn counts(&self) -> EndpointCounts {
+        self.counts
+    }
+
+    fn accept(&mut self, incoming: Incoming, length: usize, now: Instant) {
+        self.token_time.set(now);
+        self.scratch.clear();
+        if !self.is_accepting || self.open >= self.most_connections {
+            self.counts.refused += 1;
+            let response = self.machine.refuse(incoming, &mut self.scratch);
+            self.respond(&response);
+            return;
+        }
+        if self.validates_addresses && !incoming.remote_address_validated() {
+            // A client whose token is none that we made can be asked but once.
+            match self.machine.retry(incoming, &mut self.scratch) {
+                Ok(response) => {
+                    self.counts.retried += 1;
+                    self.respond(&response);
+                }
+                Err(error) => {
+                    self.counts.failed += 1;
+                    self.machine.ignore(error.into_incoming());
+                }
+            }
+            return;
+        }
+        let accepted = self
+            .machine
+            .accept(incoming, to_machine(now), &mut self.scratch, None);
+        match accepted {
+            Ok((handle, machine)) => {
+                self.counts.accepted += 1;
+                let mut connection = Connection::new(machine, now);
+                connection.note_received(length, now);
+                let key = self.add(handle, connection);
+                self.touch(key);
+            }
+            Err(error) => {
+                self.counts.failed += 1;
+                if let Some(response) = error.response {
+                    self.respond(&response);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, handle: ConnectionHandle, connection: Connection) -> ConnectionKey {
+        if self.connections.len() <= handle.0 {
+            self.connections.resize_with(handle.0 + 1, || None);
+        }
+        self.connections[handle.0] = Some(Box::new(connection));
+        self.open += 1;
+        key(handle)
+    }
+
+    fn touch(&mut self, key: ConnectionKey) {
+        if let Some(connection) = self.get_mut(key)
+            && !connection.is_touched
+        {
+            connection.is_touched = true;
+            self.touched.push_back(key);
+        }
+    }
+
+    fn respond(&mut self, response: &quinn_proto::Transmit) {
+        if self.responses.len() >= MOST_RESPONSES {
+            self.counts.responses_dropped += 1;
+            return;
+        }
+        let octets = self.scratch[..response.size].to_vec();
+        self.responses.push_back((ours(response), octets));
+    }
+}
+
+/// What all connections of an endpoint have in common.
+fn endpoint_config(identifiers: &Identifiers) -> Arc<EndpointConfig> {
+    let mut config = EndpointConfig::default();
+    let identifiers = identifiers.clone();
+    config
+        .cid_generator(move || Box::new(identifiers.clone()))
+        .supported_versions(vec![VERSION])
+        // Whoever decodes a capture tells QUIC by this bit.
+        .grease_quic_bit(false);
+    if config.max_udp_payload_size(LARGEST_RECEIVED).is_err() {
+        unreachable!("the largest UDP payload is one that can be set");
+    }
+    Arc::new(config)
+}
+
+fn random_state(seed: Seed) -> [u8; 32] {
+    let stream = seed.stream("quic.endpoint");
+    let mut state = [0; 32];
+    for (n, word) in state.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&stream.draw(n as u64).to_le_bytes());
+    }
+    state
+}
+
+fn key(handle: ConnectionHandle) -> ConnectionKey {
+    ConnectionKey(handle.0 as u32)
+}
+
+fn ours(transmit: &quinn_proto::Transmit) -> Transmit {
+    Transmit {
+        to: transmit.destination,
+        from: transmit.src_ip,
+        ecn: transmit.ecn.map_or(0, |ecn| ecn as u8),
+        segment: transmit.segment_size,
+    }
+}
