@@ -80,6 +80,8 @@ mod push;
 mod receive;
 mod request;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod upload;
 
