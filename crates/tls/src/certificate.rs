@@ -304,11 +304,19 @@ fn authority_params(
     lifetime: Lifetime,
 ) -> Result<(CertificateParams, KeyPair), SettingsError> {
     let mut params = CertificateParams::default();
+    let key = KeyPair::generate().map_err(making)?;
+    // Two laboratories' roots must not be taken for each other: whoever trusts one would look for its
+    // signature under the other's certificates.
+    let identifier: String = params.key_identifier(&key)[..4]
+        .iter()
+        .map(|octet| format!("{octet:02x}"))
+        .collect();
+    let name = format!("{name} {identifier}");
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     lifetime.apply(&mut params);
-    Ok((params, KeyPair::generate().map_err(making)?))
+    Ok((params, key))
 }
 
 fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams, SettingsError> {

@@ -31,21 +31,22 @@
 //! let server = ServerSettings::new(ServerOptions::new(identity, today))?;
 //!
 //! let now = Instant::ZERO;
-//! let mut client = Session::client(&client, "origin.test", now)?;
-//! let mut server = Session::server(&server, now)?;
-//! client.write(b"hello");
-//! while client.wants_transmit() || server.wants_transmit() {
+//! let mut sides = [
+//!     Session::client(&client, "origin.test", now)?,
+//!     Session::server(&server, now)?,
+//! ];
+//! sides[0].write(b"hello");
+//! while sides.iter().any(Session::wants_transmit) {
 //!     for (from, to) in [(0, 1), (1, 0)] {
-//!         let [from, to] = [&mut client, &mut server].get_disjoint_mut([from, to]).unwrap();
-//!         let octets = from.transmit().to_vec();
-//!         from.transmitted(octets.len());
-//!         to.receive(&octets, now)?;
+//!         let octets = sides[from].transmit().to_vec();
+//!         sides[from].transmitted(octets.len());
+//!         sides[to].receive(&octets, now)?;
 //!     }
 //! }
 //! let mut plain = [0; 16];
-//! let length = server.read(&mut plain);
+//! let length = sides[1].read(&mut plain);
 //! assert_eq!(&plain[..length], b"hello");
-//! assert_eq!(client.handshake().unwrap().round_trips, 1);
+//! assert_eq!(sides[0].handshake().unwrap().round_trips, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -59,7 +60,7 @@ pub use certificate::{Identity, Roots};
 pub use failure::{Alert, TlsFailure};
 pub use handshake::{EarlyData, Handshake, Resumption, Traffic};
 pub use rustls;
-pub use session::Session;
+pub use session::{Session, fuzz};
 pub use settings::{
     CipherSuite, ClientCertificates, ClientOptions, ClientSettings, Group, KeyLogSink,
     ServerOptions, ServerSettings, SettingsError, Tickets, Verification, Version,

@@ -16,7 +16,7 @@ const MESSAGES_WITHOUT_DATA: u32 = 32;
 /// Warnings that a peer of TLS 1.2 may send.
 const WARNINGS: u32 = 4;
 /// Octets of one message after the handshake: a ticket is the largest.
-const LARGEST_MESSAGE: usize = 64 * 1024;
+const LARGEST_MESSAGE: usize = 64 * 1024 - 1;
 
 const HELLO_REQUEST: u8 = 0;
 const CLIENT_HELLO: u8 = 1;
@@ -84,15 +84,15 @@ impl Established {
     pub(super) fn new(
         kernel: Kernel,
         tls13: bool,
-        sending: (u64, ConnectionTrafficSecrets),
-        receiving: (u64, ConnectionTrafficSecrets),
+        (sent, sending): &(u64, ConnectionTrafficSecrets),
+        (received, receiving): &(u64, ConnectionTrafficSecrets),
         key_limit: u64,
     ) -> Option<Established> {
         Some(Established {
             kernel,
             tls13,
-            sealer: Sealer::new(tls13, sending.0, &sending.1)?,
-            opener: Opener::new(tls13, receiving.0, &receiving.1)?,
+            sealer: Sealer::new(tls13, *sent, sending)?,
+            opener: Opener::new(tls13, *received, receiving)?,
             key_limit,
             message: Vec::new(),
             without_data: 0,
@@ -162,7 +162,8 @@ impl Established {
         self.say(out, ALERT, &[level, alert.0]);
     }
 
-    fn say(&mut self, out: &mut Vec<u8>, kind: u8, content: &[u8]) {
+    /// Appends a record.
+    pub(super) fn say(&mut self, out: &mut Vec<u8>, kind: u8, content: &[u8]) {
         let start = out.len();
         self.sealer.begin(out);
         out.extend_from_slice(content);
@@ -191,7 +192,7 @@ impl Established {
             let length = u32::from_be_bytes([0, high, middle, low]) as usize;
             if length > LARGEST_MESSAGE {
                 return Err((
-                    TlsFailure::Misbehaved("a message of more than 64 KiB".to_owned()),
+                    TlsFailure::Misbehaved("a message of 64 KiB".to_owned()),
                     DECODE_ERROR,
                 ));
             }

@@ -58,6 +58,8 @@ pub(super) struct Step {
     pub closed: bool,
     /// Octets at the front of the buffer that are done with.
     pub consumed: usize,
+    /// Whether the record is not to be shown again.
+    pub forget: bool,
 }
 
 /// What to do after a state was dealt with.
@@ -125,7 +127,6 @@ impl Handshaking {
             }
         }
         self.hello = Hello::read(out);
-        self.client_hellos = 1;
         Ok(())
     }
 
@@ -257,7 +258,7 @@ impl Handshaking {
                 (secrets, Kernel::Server(kernel))
             }
         };
-        let established = Established::new(kernel, tls13, secrets.tx, secrets.rx, key_limit)
+        let established = Established::new(kernel, tls13, &secrets.tx, &secrets.rx, key_limit)
             .ok_or_else(unknown)?;
         Ok((established, handshake))
     }
@@ -334,15 +335,14 @@ impl Handshaking {
         step.application = true;
         // rustls would try its key on it again with every record that follows, and count it against
         // the limit of early data each time. What cannot be a piece of Finished is forgotten here.
-        if step.consumed == 0 && length > LARGEST_FINISHED {
-            step.consumed = length;
-        }
+        step.forget = step.consumed == 0 && length > LARGEST_FINISHED;
     }
 
-    /// Writes the alert that rustls has for the peer after a failure.
+    /// Writes the alert that rustls has for the peer after a failure. It is asked for nothing else: the
+    /// records that it may still want to look at are not shown again.
     fn say_last_words(&mut self, out: &mut Vec<u8>) {
-        loop {
-            let more = match &mut self.connection {
+        while self.common().wants_write() {
+            let written = match &mut self.connection {
                 Connection::Client(connection) => {
                     encode_only(connection.process_tls_records(&mut []).state, out)
                 }
@@ -350,7 +350,7 @@ impl Handshaking {
                     encode_only(connection.process_tls_records(&mut []).state, out)
                 }
             };
-            if !more {
+            if !written {
                 return;
             }
         }

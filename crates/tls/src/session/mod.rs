@@ -1,9 +1,12 @@
 //! One connection's TLS.
 
 mod established;
+mod fuzz;
 mod handshaking;
 mod hello;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -16,13 +19,12 @@ use rustls::server::UnbufferedServerConnection;
 use crate::certificate::server_name;
 use crate::{Alert, ClientSettings, Handshake, ServerSettings, TlsFailure, Traffic, Version};
 use established::{CLOSE_NOTIFY, Established, Fatal, NO_RENEGOTIATION, Opened, Reply};
+pub use fuzz::fuzz;
 use handshaking::Handshaking;
 use record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, HEADER};
 
 /// Octets that may wait to be sent before [`Session::write`] takes no more.
 const BUFFER: usize = 64 * 1024;
-/// Buffers larger than this are given back by [`Session::rest`] even when they may be wanted soon.
-const IDLE_BUFFER: usize = 0;
 
 /// The TLS of one connection, for a client or a server, without I/O.
 ///
@@ -387,9 +389,17 @@ impl Session {
             &mut self.waiting,
             &mut self.plain,
         ] {
-            if buffer.is_empty() && buffer.capacity() > IDLE_BUFFER {
+            if buffer.is_empty() {
                 *buffer = Vec::new();
             }
+        }
+    }
+
+    /// Seals a record of any type and content, as only a peer that breaks the protocol would.
+    fn inject(&mut self, kind: u8, content: &[u8]) {
+        self.seal();
+        if let Phase::Established(established) = &mut self.phase {
+            established.say(&mut self.outgoing, kind, content);
         }
     }
 
@@ -485,7 +495,8 @@ impl Session {
     /// Moves octets from the input to `incoming` until so many are there, if so many come.
     fn fill(&mut self, wanted: usize, input: &mut &mut [u8]) {
         let missing = wanted.saturating_sub(self.incoming.len());
-        let (taken, rest) = std::mem::take(input).split_at_mut(missing.min(input.len()));
+        let octets = std::mem::take(input);
+        let (taken, rest) = octets.split_at_mut(missing.min(octets.len()));
         self.incoming.extend_from_slice(taken);
         *input = rest;
     }
@@ -605,6 +616,9 @@ impl Session {
         let octets = self.incoming.len() - new;
         self.count_handshake_record(new, octets, step.application);
         self.count_sent(start, false);
+        if step.forget {
+            self.incoming.truncate(new);
+        }
         self.incoming.drain(..step.consumed);
         self.shown = self.incoming.len();
         self.early = step.early;
@@ -632,7 +646,8 @@ impl Session {
             return Ok(());
         };
         if handshaking.is_handshaking() || self.shown > 0 {
-            if handshaking.may_write && !self.waiting.is_empty() {
+            // rustls is asked for records here with nothing to read, so it must have read all.
+            if handshaking.may_write && self.shown == 0 && !self.waiting.is_empty() {
                 let start = self.outgoing.len();
                 let (taken, records) =
                     handshaking.write(&self.waiting, self.record_size, &mut self.outgoing);
@@ -667,7 +682,9 @@ impl Session {
     fn append(&mut self, mut plain: &[u8]) {
         match &mut self.phase {
             Phase::Established(_) => {}
-            Phase::Handshaking(handshaking) if handshaking.may_write && self.waiting.is_empty() => {
+            Phase::Handshaking(handshaking)
+                if handshaking.may_write && self.shown == 0 && self.waiting.is_empty() =>
+            {
                 let start = self.outgoing.len();
                 let (taken, records) =
                     handshaking.write(plain, self.record_size, &mut self.outgoing);
@@ -748,10 +765,8 @@ impl Session {
                 _ if alerts => self.sent.alerts += octets,
                 _ => self.sent.handshake += octets,
             }
-            if start > 0 || next.is_empty() || self.handshake.is_none() {
-                if let Phase::Handshaking(handshaking) = &mut self.phase {
-                    handshaking.look_at_sent(record);
-                }
+            if let Phase::Handshaking(handshaking) = &mut self.phase {
+                handshaking.look_at_sent(record);
             }
             rest = next;
         }

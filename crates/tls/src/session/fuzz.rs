@@ -1,0 +1,195 @@
+//! Feeding sessions anything at all.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fathometer_model::{Bytes, Instant};
+
+use super::Session;
+use crate::certificate::{Authority, Issue, Lifetime};
+use crate::{
+    ClientOptions, ClientSettings, ServerOptions, ServerSettings, TlsFailure, Traffic,
+    Verification, Version,
+};
+
+const NOW: Instant = Instant::ZERO;
+
+/// An entry point for fuzzing. The first octet says who is fed: a server or a client with octets off
+/// the wire (cut where the second octet says), or one of them, once established, with records that its
+/// peer sealed: each of the rest is a type, a length and a content. Panics when whole, cut and
+/// octet-by-octet input are not understood alike, when an octet of plaintext appears from nowhere, or
+/// when a session keeps more than it may.
+pub fn fuzz(data: &[u8]) {
+    let Some((&[side, cut], input)) = data.split_first_chunk::<2>() else {
+        return;
+    };
+    let client = side & 1 == 1;
+    if side & 2 == 0 {
+        let whole = feed(client, &[input]);
+        let cut = usize::from(cut).min(input.len());
+        assert_eq!(whole, feed(client, &[&input[..cut], &input[cut..]]));
+        let octets: Vec<&[u8]> = input.chunks(1).collect();
+        assert_eq!(whole, feed(client, &octets));
+        assert_eq!(whole.plain, [], "nobody knows the keys");
+    } else {
+        let version = if side & 4 == 0 {
+            Version::Tls13
+        } else {
+            Version::Tls12
+        };
+        sealed(client, version, input);
+    }
+}
+
+/// What a session made of its input.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    failure: Option<TlsFailure>,
+    plain: Vec<u8>,
+    received: Traffic,
+    established: bool,
+}
+
+fn feed(client: bool, pieces: &[&[u8]]) -> Outcome {
+    let settings = settings();
+    let mut session = match client {
+        true => Session::client(&settings.client[0], "h.test", NOW),
+        false => Session::server(&settings.server, NOW),
+    }
+    .expect("these settings are good");
+    let mut plain = Vec::new();
+    for piece in pieces {
+        take(&mut session, piece, &mut plain);
+        check_bounds(&session);
+    }
+    Outcome {
+        failure: session.failure().cloned(),
+        plain,
+        received: *session.received(),
+        established: session.is_established(),
+    }
+}
+
+fn sealed(client: bool, version: Version, mut input: &[u8]) {
+    let settings = settings();
+    let of_version = &settings.client[usize::from(version == Version::Tls12)];
+    let mut sessions = [
+        Session::client(of_version, "h.test", NOW).expect("these settings are good"),
+        Session::server(&settings.server, NOW).expect("these settings are good"),
+    ];
+    let mut plain = Vec::new();
+    while sessions.iter().any(Session::wants_transmit) {
+        for from in [0, 1] {
+            carry(&mut sessions, from, &mut plain);
+        }
+    }
+    let to = usize::from(!client);
+    let mut allowed = 0;
+    while let Some((&[kind, length], rest)) = input.split_first_chunk::<2>() {
+        let (content, rest) = rest.split_at(usize::from(length).min(rest.len()));
+        input = rest;
+        sessions[1 - to].inject(kind, content);
+        allowed += content.len();
+    }
+    carry(&mut sessions, 1 - to, &mut plain);
+    assert!(plain.len() <= allowed);
+    assert_eq!(Bytes(plain.len() as u64), sessions[to].received().content);
+    check_bounds(&sessions[to]);
+    // Whatever was answered, the peer can open it.
+    carry(&mut sessions, to, &mut plain);
+    let answer = sessions[1 - to].failure();
+    assert!(
+        !matches!(answer, Some(TlsFailure::BadRecord | TlsFailure::NotTls(_))),
+        "{answer:?}"
+    );
+}
+
+fn carry(sessions: &mut [Session; 2], from: usize, plain: &mut Vec<u8>) {
+    let octets = sessions[from].transmit().to_vec();
+    sessions[from].transmitted(octets.len());
+    take(&mut sessions[1 - from], &octets, plain);
+}
+
+fn take(session: &mut Session, piece: &[u8], plain: &mut Vec<u8>) {
+    let mut piece = piece.to_vec();
+    let mut input = &mut piece[..];
+    while let Ok(Some(opened)) = session.open(&mut input, NOW) {
+        assert!(!opened.is_empty());
+        plain.extend_from_slice(opened);
+    }
+    assert!(input.is_empty() || session.failure().is_some());
+}
+
+fn check_bounds(session: &Session) {
+    assert!(session.incoming.len() <= 128 * 1024);
+    assert!(session.outgoing.len() <= 128 * 1024);
+}
+
+struct Settings {
+    /// Of TLS 1.3, of TLS 1.2.
+    client: [Arc<ClientSettings>; 2],
+    server: Arc<ServerSettings>,
+}
+
+/// Made once: making a certificate takes longer than all the rest.
+fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let time = Duration::from_secs(1_790_000_000);
+        let lifetime = Lifetime::around(time, Duration::from_secs(86_400));
+        let identity = Authority::new(lifetime)
+            .and_then(|authority| authority.issue(&Issue::new(["h.test"])))
+            .expect("the system gives randomness");
+        let client = [Version::Tls13, Version::Tls12].map(|version| {
+            let mut options = ClientOptions::new(Verification::Off, time);
+            options.versions = vec![version];
+            options.resumption = None;
+            ClientSettings::new(options).expect("these options are good")
+        });
+        let server = ServerSettings::new(ServerOptions::new(identity, time));
+        Settings {
+            client,
+            server: server.expect("these options are good"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_and_bad_input_is_understood_alike_however_it_is_cut() {
+        let mut client = Session::client(&settings().client[0], "h.test", NOW).unwrap();
+        let hello = client.transmit().to_vec();
+        for length in [hello.len(), hello.len() - 1, 9, 4, 0] {
+            for cut in [0, 3, 5, 77] {
+                fuzz(&[&[0, cut], &hello[..length]].concat());
+            }
+        }
+        let mut twice = [0, 200].to_vec();
+        twice.extend_from_slice(&hello);
+        twice.extend_from_slice(&hello);
+        fuzz(&twice);
+        fuzz(b"\x00\x02GET / HTTP/1.1\r\n\r\n");
+        fuzz(b"\x01\x02\x15\x03\x03\x00\x02\x02\x28");
+        fuzz(b"\x01\x07\x16\x03\x03\x00\x00\x16\x03\x03\x00\x00");
+    }
+
+    #[test]
+    fn anything_sealed_is_judged_without_panic() {
+        for side in [2, 3, 6, 7] {
+            for records in [
+                &b"\x17\x05hello\x17\x00\x15\x02\x01\x00\x17\x04late"[..],
+                b"\x16\x04\x04\x00\x00\x00",
+                b"\x16\x05\x18\x00\x00\x01\x01",
+                b"\x16\x02\x18\x00\x16\x03\x00\x01\x00",
+                b"\x15\x02\x02\x28\x17\x01x",
+                b"\x16\x04\x00\x00\x00\x00\x16\x04\x01\x00\x00\x00",
+                b"\x00\x00\x63\x01a",
+            ] {
+                fuzz(&[&[side, 0], records].concat());
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Any split of the octets gives the same plaintext and the same figures.
+
+use proptest::prelude::*;
+
+use super::pair::{NOW, client_options, server_options};
+use crate::*;
+
+/// What came of a connection whose octets were cut as told.
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    read: [Vec<u8>; 2],
+    early: Vec<u8>,
+    handshakes: Vec<Option<Handshake>>,
+    /// Counts of both sides, without tickets, whose sizes are the same too.
+    traffic: Vec<(Traffic, Traffic)>,
+}
+
+/// Cuts octets into pieces of these sizes, in turn.
+struct Cuts<'c> {
+    sizes: &'c [usize],
+    next: usize,
+}
+
+impl Cuts<'_> {
+    fn carry(
+        &mut self,
+        from: &mut Session,
+        to: &mut Session,
+        read: &mut Vec<u8>,
+        mut early: Option<&mut Vec<u8>>,
+    ) {
+        while from.wants_transmit() {
+            let size = self.sizes[self.next % self.sizes.len()];
+            self.next += 1;
+            let octets = from.transmit();
+            let mut piece = octets[..size.min(octets.len())].to_vec();
+            from.transmitted(piece.len());
+            let mut input = &mut piece[..];
+            while let Some(plain) = to.open(&mut input, NOW).unwrap() {
+                let start = read.len();
+                read.extend_from_slice(plain);
+                if let Some(early) = early.as_deref_mut().filter(|_| to.is_early()) {
+                    early.extend_from_slice(&read[start..]);
+                }
+            }
+            assert!(input.is_empty());
+        }
+    }
+}
+
+/// A connection that resumes with early data after one that does not, both with data each way.
+fn run(version: Version, sizes: &[usize], content: &[u8]) -> Outcome {
+    let (mut client, mut server) = (client_options(), server_options());
+    client.versions = vec![version];
+    client.alpn = vec![b"h2".to_vec()];
+    client.early_data = true;
+    client.record_size = 1000;
+    server.alpn = client.alpn.clone();
+    server.tickets = Tickets::Stateful {
+        count: 1,
+        capacity: 9,
+    };
+    server.early_data = Some(5000);
+    let client = ClientSettings::new(client).unwrap();
+    let server = ServerSettings::new(server).unwrap();
+    let mut outcome = Outcome::default();
+    let mut cuts = Cuts { sizes, next: 0 };
+    for _ in 0..2 {
+        let mut client = Session::client(&client, "origin.test", NOW).unwrap();
+        let mut server = Session::server(&server, NOW).unwrap();
+        let early = content.len().min(5000) / 2;
+        let early = client.early_write(&content[..early]);
+        client.write(&content[early..]);
+        server.write(b"greeting");
+        while client.wants_transmit() || server.wants_transmit() {
+            let [down, up] = &mut outcome.read;
+            cuts.carry(&mut client, &mut server, up, Some(&mut outcome.early));
+            cuts.carry(&mut server, &mut client, down, None);
+            let now_closing = client.is_established() && server.is_established();
+            if now_closing && !client.is_closed_by_peer() {
+                client.close();
+                server.close();
+            }
+        }
+        for session in [&client, &server] {
+            assert!(session.is_closed_by_peer());
+            outcome.handshakes.push(session.handshake().cloned());
+            outcome.traffic.push((*session.sent(), *session.received()));
+        }
+    }
+    outcome
+}
+
+/// Makes outcomes comparable: a signature is as long as its numbers are, by 2 octets at most each.
+fn without_chance(mut outcome: Outcome) -> Outcome {
+    let round = |octets: &mut fathometer_model::Bytes| octets.0 /= 64;
+    for handshake in outcome.handshakes.iter_mut().flatten() {
+        round(&mut handshake.sent);
+        round(&mut handshake.received);
+        round(&mut handshake.certificates);
+    }
+    for (sent, received) in &mut outcome.traffic {
+        assert_eq!(sent.records > 0, received.records > 0);
+        round(&mut sent.handshake);
+        round(&mut received.handshake);
+    }
+    outcome
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_split_gives_the_same(
+        tls13 in any::<bool>(),
+        sizes in prop::collection::vec(1_usize..900, 1..6),
+        content in prop::collection::vec(any::<u8>(), 0..6000),
+    ) {
+        let version = if tls13 { Version::Tls13 } else { Version::Tls12 };
+        let whole = run(version, &[usize::MAX], &content);
+        let cut = run(version, &sizes, &content);
+        prop_assert_eq!(&whole.read[0], &b"greetinggreeting"[..]);
+        prop_assert_eq!(&whole.read[1], &[&content[..], &content[..]].concat());
+        let early = if tls13 { content.len().min(5000) / 2 } else { 0 };
+        prop_assert_eq!(&whole.early[..], &content[..early]);
+        prop_assert_eq!(without_chance(whole), without_chance(cut));
+    }
+}
+
+#[test]
+fn octet_by_octet_gives_the_same() {
+    for version in Version::ALL {
+        let content = [b'c'; 3000];
+        let whole = run(version, &[usize::MAX], &content);
+        let cut = run(version, &[1], &content);
+        assert_eq!(without_chance(whole), without_chance(cut));
+    }
+}
+
+#[test]
+fn reading_simply_gives_what_reading_in_place_gives() {
+    let client = ClientSettings::new(client_options()).unwrap();
+    let server = ServerSettings::new(server_options()).unwrap();
+    let mut client = Session::client(&client, "origin.test", NOW).unwrap();
+    let mut server = Session::server(&server, NOW).unwrap();
+    let content: Vec<u8> = (0..40_000).map(|n| (n % 251) as u8).collect();
+    client.write(&content);
+    let mut read = Vec::new();
+    let mut some = [0; 700];
+    while client.wants_transmit() || server.wants_transmit() {
+        let octets = client.transmit().to_vec();
+        client.transmitted(octets.len());
+        assert_eq!(server.receive(&octets, NOW), Ok(octets.len()));
+        // What is not read now stays for later.
+        let length = server.read(&mut some);
+        read.extend_from_slice(&some[..length]);
+        let octets = server.transmit().to_vec();
+        server.transmitted(octets.len());
+        client.receive(&octets, NOW).unwrap();
+    }
+    loop {
+        match server.read(&mut some) {
+            0 => break,
+            length => read.extend_from_slice(&some[..length]),
+        }
+    }
+    assert_eq!(read, content);
+}
