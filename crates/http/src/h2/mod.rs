@@ -5,12 +5,14 @@
 //! - [`flow`]: windows of flow control
 //! - [`priority`]: what clients say about the order of responses
 //! - [`error`]: error codes, and what a peer did to earn one
+//! - [`server`]: the server side of a connection
 
 pub mod client;
 pub mod error;
 pub mod flow;
 pub mod frame;
 pub mod priority;
+pub mod server;
 pub mod settings;
 
 /// What a client sends before its first frame (RFC 9113 section 3.4).

@@ -200,7 +200,11 @@ mod tests {
             ("u=-1", 3, false),
             ("u=2.5", 3, false),
             ("u=\"1\", i", 3, true),
-            ("foo=(1 2;a \"x\");q=1, u=2, bar=:YQ==:, baz=tok/en", 2, false),
+            (
+                "foo=(1 2;a \"x\");q=1, u=2, bar=:YQ==:, baz=tok/en",
+                2,
+                false,
+            ),
             ("i=1", 3, false),
             (" u=4\t, i ", 4, true),
         ] {
@@ -210,7 +214,9 @@ mod tests {
             };
             assert_eq!(Priority::parse(field.as_bytes()), wanted, "{field}");
         }
-        for field in ["u=", "U=1", "u=1,", "u=1 i", "u=1,,i", "i=?2", "u=1;", "=1", "u=\"1", "u=1é"] {
+        for field in [
+            "u=", "U=1", "u=1,", "u=1 i", "u=1,,i", "i=?2", "u=1;", "=1", "u=\"1", "u=1é",
+        ] {
             assert_eq!(Priority::parse(field.as_bytes()), default, "{field}");
         }
     }

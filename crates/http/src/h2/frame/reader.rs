@@ -107,6 +107,11 @@ impl Reader {
         matches!(self.state, State::Header) && self.head_length == 0 && self.continued.is_none()
     }
 
+    /// Whether it stands within a DATA frame.
+    pub fn is_within_data(&self) -> bool {
+        matches!(self.state, State::Data(_))
+    }
+
     /// Gives back memory that holds nothing.
     pub fn rest(&mut self) {
         if self.is_between_frames() {

@@ -1,0 +1,317 @@
+//! Taking requests up: what they ask for, what is said before the answer, and what is promised with it.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::request::{self, Rejection, RequestHead};
+use super::responses::FieldWriter;
+use super::streams::{Past, Progress, Slot};
+use super::{Connection, Leaving};
+use crate::field_block::FieldBlock;
+use crate::h2::StreamId;
+use crate::h2::error::{Error, ErrorCode, Fault, StreamError};
+use crate::h2::frame::write::{self, Carrier};
+use crate::h2::priority::Priority;
+use crate::origin::conditions::{Lines, Preconditions, Single};
+use crate::origin::target::Target;
+use crate::origin::{Answer, Method, Request, Status};
+
+/// Targets that are remembered as pushed on one connection.
+const MOST_REMEMBERED: usize = 4096;
+
+impl Connection {
+    /// Begins with the request whose fields were decoded last.
+    pub(super) fn begin(
+        &mut self,
+        slot: Slot,
+        early: Option<Priority>,
+        is_too_large: bool,
+        now: Instant,
+    ) -> Result<(), Error> {
+        let fields = std::mem::take(&mut self.fields);
+        let head = match is_too_large {
+            true => Err(Rejection::Refused(Status::HEADER_TOO_LARGE)),
+            false => request::read(&fields, &self.config.limits),
+        };
+        let result = match head {
+            Ok(head) => self.begin_with(slot, &head, early, now),
+            Err(Rejection::Malformed) => {
+                let id = self.streams[slot].id;
+                Err(StreamError::new(id, Fault::Malformed).into())
+            }
+            Err(Rejection::Refused(status)) => {
+                self.describe_refused(slot, &fields);
+                self.answer_early(slot, status, now);
+                Ok(())
+            }
+        };
+        self.fields = fields;
+        result
+    }
+
+    fn begin_with(
+        &mut self,
+        slot: Slot,
+        head: &RequestHead<'_>,
+        early: Option<Priority>,
+        now: Instant,
+    ) -> Result<(), Error> {
+        let answer = self.origin.decide(&head.request, now, &mut self.scratch);
+        // What was told apart from the request was told on purpose (RFC 9218 section 7).
+        let priority = early.or(head.priority);
+        if priority.is_some() {
+            self.schedule.note_newer();
+        }
+        let (events, keeps_text) = (self.config.events, self.config.request_text);
+        let stream = &mut self.streams[slot];
+        stream.priority = priority.unwrap_or_default();
+        stream.announced = head.announced;
+        let exchange = &mut stream.served.exchange;
+        exchange.method = head.request.method;
+        exchange.file = answer.file();
+        if events {
+            exchange.target_hash = fnv(head.target);
+        }
+        if keeps_text {
+            stream.keep_text([head.method, head.target, head.referer, head.user_agent]);
+        }
+        if !stream.receiving && stream.announced.is_some_and(|announced| announced > 0) {
+            return Err(StreamError::new(stream.id, Fault::ContentLength).into());
+        }
+        if head
+            .announced
+            .is_some_and(|length| length > self.config.limits.body.0)
+        {
+            self.answer_early(slot, Status::CONTENT_TOO_LARGE, now);
+            return Ok(());
+        }
+        let receiving = stream.receiving;
+        let takes_content = answer.takes_content();
+        self.hint_early(slot, &answer);
+        self.promise(slot, head, &answer, now);
+        self.streams[slot].answer = Some(answer);
+        if !receiving {
+            self.take_up(slot, now);
+        } else if head.expects_continue && takes_content {
+            self.write_interim(slot, b"100", &[]);
+        } else if head.expects_continue {
+            // The client waits with content that would be of no use.
+            self.streams[slot].answered_early = true;
+            self.make_ready(slot, now);
+        }
+        Ok(())
+    }
+
+    /// Keeps what is legible of a request that is refused.
+    fn describe_refused(&mut self, slot: Slot, fields: &FieldBlock) {
+        let stream = &mut self.streams[slot];
+        let value = |name| fields.get(name).unwrap_or_default();
+        stream.served.exchange.method = Method::from_token(value(":method"));
+        if self.config.events {
+            stream.served.exchange.target_hash = fnv(value(":path"));
+        }
+        if self.config.request_text {
+            stream.keep_text([
+                value(":method"),
+                value(":path"),
+                value("referer"),
+                value("user-agent"),
+            ]);
+        }
+    }
+
+    /// Answers without regard to what the client still sends.
+    pub(super) fn answer_early(&mut self, slot: Slot, status: Status, now: Instant) {
+        let stream = &mut self.streams[slot];
+        if stream.progress == Progress::Reading {
+            stream.answered_early = true;
+            stream.answer = Some(Answer::refusal(status));
+            self.make_ready(slot, now);
+        }
+    }
+
+    /// A request is there whole: it is worked on, or answered.
+    pub(super) fn take_up(&mut self, slot: Slot, now: Instant) {
+        let config = &self.config;
+        let mut time = config.service_time;
+        if self.requests == 1 {
+            time += config.connection_time;
+        }
+        if time.is_zero() && self.working.is_empty() {
+            self.make_ready(slot, now);
+            return;
+        }
+        self.streams[slot].progress = Progress::Working;
+        self.work_until = self.work_until.max(now) + time;
+        self.working.push_back((slot, self.work_until));
+    }
+
+    /// Answers the requests that have been worked on long enough.
+    pub(super) fn finish_work(&mut self, now: Instant) {
+        while let Some(&(slot, until)) = self.working.front()
+            && until <= now
+        {
+            self.working.pop_front();
+            self.make_ready(slot, now);
+        }
+    }
+
+    /// Sends hints of what goes with the answer, if there are any (RFC 8297).
+    fn hint_early(&mut self, slot: Slot, answer: &Answer) {
+        if self.config.early_hints && self.origin.hints_early() {
+            let origin = std::sync::Arc::clone(&self.origin);
+            if let Some(link) = origin.early_hints(answer) {
+                self.write_interim(slot, b"103", &[(b"link", link)]);
+            }
+        }
+    }
+
+    /// Promises what goes with the answer, if anything does (RFC 9113 section 8.4), once a connection.
+    fn promise(&mut self, slot: Slot, head: &RequestHead<'_>, answer: &Answer, now: Instant) {
+        let may_push = self.config.push
+            && self.peer.enable_push
+            && matches!(self.leaving, Leaving::No)
+            && !self.origin.pushed_with(answer).is_empty();
+        if !may_push {
+            return;
+        }
+        let origin = std::sync::Arc::clone(&self.origin);
+        let most = self
+            .peer
+            .max_concurrent_streams
+            .unwrap_or(u32::MAX)
+            .min(self.config.limits.pushes) as usize;
+        for companion in origin.pushed_with(answer) {
+            let target = companion.target().as_bytes();
+            let hash = fnv(target);
+            if self.streams.promised_count() >= most
+                || self.last_promised.number() >= StreamId::MAX.number() - 1
+                || self.pushed.len() >= MOST_REMEMBERED
+                || self.pushed.contains(&hash)
+            {
+                continue;
+            }
+            let Ok(parsed) = Target::parse(Method::Get, target) else {
+                continue;
+            };
+            let request = Request {
+                method: Method::Get,
+                target: parsed,
+                preconditions: Preconditions::default(),
+                range: Single::Absent,
+                accept_encoding: head.request.accept_encoding,
+            };
+            let answer = origin.decide(&request, now, &mut self.scratch);
+            if answer.status() != Status::OK {
+                continue;
+            }
+            self.pushed.insert(hash);
+            let base = slot;
+            let slot = self.write_promise(base, head, target, now);
+            let priority = self.streams[base].priority;
+            let stream = &mut self.streams[slot];
+            stream.priority = priority;
+            stream.served.exchange.method = Method::Get;
+            stream.served.exchange.file = answer.file();
+            if self.config.events {
+                stream.served.exchange.target_hash = hash;
+            }
+            if self.config.request_text {
+                stream.keep_text([b"GET", target, b"", head.user_agent]);
+            }
+            stream.answer = Some(answer);
+            self.take_up(slot, now);
+        }
+    }
+
+    /// Promises one file and opens its stream.
+    fn write_promise(
+        &mut self,
+        base: Slot,
+        head: &RequestHead<'_>,
+        target: &[u8],
+        now: Instant,
+    ) -> Slot {
+        let promised = StreamId::new(self.last_promised.number() + 2);
+        self.last_promised = promised;
+        let id = self.streams[base].id;
+        let mut fields = FieldWriter::new(self.config.indexing);
+        let (encoder, accept) = (&mut self.encoder, &head.request.accept_encoding);
+        let most = self.peer.max_frame_size;
+        let wire = self.output.write(|out| {
+            write::header_block(out, id, Carrier::Push { promised }, most, |out| {
+                encoder.begin(out);
+                fields.write(encoder, out, b":method", b"GET");
+                fields.write(encoder, out, b":scheme", head.scheme);
+                fields.write(encoder, out, b":authority", head.authority);
+                fields.write(encoder, out, b":path", target);
+                if let Some(value) = single(accept) {
+                    fields.write(encoder, out, b"accept-encoding", value);
+                }
+            })
+        });
+        let slot = self
+            .streams
+            .open(promised, 0, self.peer.initial_window_size, now);
+        let stream = &mut self.streams[slot];
+        stream.served.exchange.request_head = Bytes(wire.into());
+        stream.served.request_fields = Bytes(fields.octets);
+        slot
+    }
+
+    /// Gives a stream up, whatever of its response was made into frames.
+    pub(super) fn abandon(&mut self, slot: Slot, code: ErrorCode, past: Past) {
+        self.unschedule(slot);
+        self.working.retain(|&(other, _)| other != slot);
+        let stream = &mut self.streams[slot];
+        if std::mem::take(&mut stream.blocked) {
+            self.blocked -= 1;
+        }
+        if stream.served.exchange.head.0 > 0 {
+            stream.served.reset = Some(code);
+            self.note_served(slot, 0);
+        }
+        self.streams.close(slot, past);
+    }
+
+    /// Gives up the requests that will never be whole; whether there are any.
+    pub(super) fn drop_unfinished_requests(&mut self) -> bool {
+        let mut dropped = false;
+        let mut place = 0;
+        while let Some(slot) = self.streams.at(place) {
+            if self.streams[slot].progress == Progress::Reading {
+                self.abandon(slot, ErrorCode::CANCEL, Past::ResetByClient);
+                dropped = true;
+            } else {
+                place += 1;
+            }
+        }
+        dropped
+    }
+}
+
+impl super::streams::Stream {
+    /// Keeps what logs say of the request: method, target, `Referer`, `User-Agent`.
+    fn keep_text(&mut self, [method, target, referer, user_agent]: [&[u8]; 4]) {
+        self.text.clear();
+        for part in [method, b" ", target, b" HTTP/2.0"] {
+            self.text.extend_from_slice(part);
+        }
+        let line = self.text.len() as u32;
+        self.text.extend_from_slice(referer);
+        self.text.extend_from_slice(user_agent);
+        self.text_lengths = [line, referer.len() as u32, user_agent.len() as u32];
+    }
+}
+
+/// The value of a field where it came in one line.
+fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
+    let mut values = lines.iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
+/// 64-bit FNV-1a.
+pub(super) fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,190 @@
+//! Which response goes next.
+//!
+//! [`Queues`] is the order of RFC 9218 section 10: by urgency, and within one urgency a queue. The first
+//! of a queue goes until it is done; one that is incremental goes to the back after each turn. So those
+//! that are not incremental go one after another, whole, in order of their requests, and those that
+//! are take turns among themselves and with whatever stands between them.
+//!
+//! [`Schedule`] holds the queues, and beside them the tree of RFC 7540 as soon as there is something to
+//! put into it.
+
+use std::collections::VecDeque;
+
+use super::config::Scheduling;
+use super::streams::Slot;
+use super::tree::Tree;
+use crate::h2::StreamId;
+use crate::h2::frame::Dependency;
+use crate::h2::priority::Priority;
+
+#[derive(Debug)]
+pub(super) struct Schedule {
+    scheduling: Scheduling,
+    queues: Queues,
+    tree: Option<Box<Tree>>,
+    /// The most streams that the tree has places for.
+    most_places: usize,
+    /// Whether the client speaks the newer language of priorities.
+    speaks_newer: bool,
+}
+
+impl Schedule {
+    pub fn new(scheduling: Scheduling, most_places: usize) -> Schedule {
+        Schedule {
+            scheduling,
+            queues: Queues::default(),
+            tree: None,
+            most_places,
+            speaks_newer: false,
+        }
+    }
+
+    /// The client has used a field or frame of RFC 9218, or says that it ignores the older scheme.
+    pub fn note_newer(&mut self) {
+        self.speaks_newer = true;
+    }
+
+    /// The client has said what a stream waits for.
+    pub fn depend(&mut self, id: StreamId, dependency: Dependency) {
+        let wanted = match self.scheduling {
+            Scheduling::Tree => true,
+            Scheduling::AsAsked => !self.speaks_newer,
+            Scheduling::Urgency | Scheduling::InOrder | Scheduling::RoundRobin => false,
+        };
+        if !wanted {
+            return;
+        }
+        let most_places = self.most_places;
+        let queues = &self.queues;
+        let tree = self.tree.get_or_insert_with(|| {
+            let mut tree = Box::new(Tree::new(most_places));
+            for entry in queues.levels.iter().flatten() {
+                tree.add(entry.id, entry.slot);
+            }
+            tree
+        });
+        tree.place(id, dependency);
+    }
+
+    /// Whether the tree decides.
+    pub fn is_by_tree(&self) -> bool {
+        match self.scheduling {
+            Scheduling::Tree => self.tree.is_some(),
+            Scheduling::AsAsked => self.tree.is_some() && !self.speaks_newer,
+            _ => false,
+        }
+    }
+
+    /// A response has something to send.
+    pub fn add(&mut self, id: StreamId, slot: Slot, priority: Priority) {
+        self.queues.add(id, slot, self.level(priority));
+        if let Some(tree) = &mut self.tree {
+            tree.add(id, slot);
+        }
+    }
+
+    /// A response has nothing to send for now, or for ever.
+    pub fn remove(&mut self, id: StreamId, priority: Priority) {
+        self.queues.remove(id, self.level(priority));
+        if let Some(tree) = &mut self.tree {
+            tree.remove(id);
+        }
+    }
+
+    /// The response that goes next.
+    pub fn next(&mut self) -> Option<Slot> {
+        if self.is_by_tree()
+            && let Some(tree) = &mut self.tree
+        {
+            return tree.next();
+        }
+        self.queues.first()
+    }
+
+    /// A response had its turn and has more to send.
+    pub fn turn_over(&mut self, id: StreamId, priority: Priority, octets: u64) {
+        self.queues.turn_over(self.level(priority));
+        if let Some(tree) = &mut self.tree {
+            tree.charge(id, octets);
+        }
+    }
+
+    /// What the priority comes to under this kind of scheduling.
+    fn level(&self, priority: Priority) -> Priority {
+        match self.scheduling {
+            Scheduling::AsAsked | Scheduling::Urgency | Scheduling::Tree => priority,
+            Scheduling::InOrder | Scheduling::RoundRobin => Priority {
+                incremental: self.scheduling == Scheduling::RoundRobin,
+                ..Priority::default()
+            },
+        }
+    }
+
+    /// Gives memory back that holds nothing but the client's wishes.
+    pub fn rest(&mut self) {
+        self.queues = Queues::default();
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    id: StreamId,
+    slot: Slot,
+    incremental: bool,
+}
+
+/// One queue for each urgency.
+#[derive(Debug, Default)]
+struct Queues {
+    levels: [VecDeque<Entry>; 8],
+    /// The urgencies that have an entry, as bits.
+    occupied: u8,
+}
+
+impl Queues {
+    fn add(&mut self, id: StreamId, slot: Slot, priority: Priority) {
+        let urgency = priority.urgency.min(Priority::LEAST_URGENT);
+        let level = &mut self.levels[usize::from(urgency)];
+        let entry = Entry {
+            id,
+            slot,
+            incremental: priority.incremental,
+        };
+        // Requests mostly come in order: the search starts where it mostly ends.
+        let behind = level.iter().rev().position(|other| {
+            other.incremental || entry.incremental || other.id < id || id.is_server()
+        });
+        level.insert(level.len() - behind.unwrap_or(level.len()), entry);
+        self.occupied |= 1 << urgency;
+    }
+
+    fn remove(&mut self, id: StreamId, priority: Priority) {
+        let urgency = priority.urgency.min(Priority::LEAST_URGENT);
+        let level = &mut self.levels[usize::from(urgency)];
+        match level.iter().position(|entry| entry.id == id) {
+            Some(0) => drop(level.pop_front()),
+            Some(place) => drop(level.remove(place)),
+            None => debug_assert!(false, "a stream leaves a queue that it is not in"),
+        }
+        if level.is_empty() {
+            self.occupied &= !(1 << urgency);
+        }
+    }
+
+    fn first(&self) -> Option<Slot> {
+        let level = self.levels.get(self.occupied.trailing_zeros() as usize)?;
+        level.front().map(|entry| entry.slot)
+    }
+
+    /// The first of the queue had a turn.
+    fn turn_over(&mut self, priority: Priority) {
+        let urgency = priority.urgency.min(Priority::LEAST_URGENT);
+        let level = &mut self.levels[usize::from(urgency)];
+        if level.front().is_some_and(|first| first.incremental) {
+            level.rotate_left(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+use super::*;
+use crate::h2::server::streams::Streams;
+
+/// A schedule with streams that each have some turns to take.
+struct Bench {
+    schedule: Schedule,
+    streams: Streams,
+    /// Stream, slot, priority, turns left.
+    waiting: Vec<(u32, Slot, Priority, u32)>,
+}
+
+fn urgency(urgency: u8) -> Priority {
+    Priority {
+        urgency,
+        incremental: false,
+    }
+}
+
+fn incremental(urgency: u8) -> Priority {
+    Priority {
+        urgency,
+        incremental: true,
+    }
+}
+
+impl Bench {
+    fn new(scheduling: Scheduling) -> Bench {
+        Bench {
+            schedule: Schedule::new(scheduling, 20),
+            streams: Streams::default(),
+            waiting: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, number: u32, priority: Priority, turns: u32) -> &mut Bench {
+        let id = StreamId::new(number);
+        let slot = self.streams.open(id, 0, 0, fathometer_model::Instant::ZERO);
+        self.schedule.add(id, slot, priority);
+        self.waiting.push((number, slot, priority, turns));
+        self
+    }
+
+    fn depend(&mut self, number: u32, on: u32, weight: u8) -> &mut Bench {
+        let dependency = Dependency {
+            on: StreamId::new(on),
+            exclusive: false,
+            weight,
+        };
+        self.schedule.depend(StreamId::new(number), dependency);
+        self
+    }
+
+    /// Takes turns of 1000 octets until nothing waits; the streams in order.
+    fn run(&mut self) -> Vec<u32> {
+        let mut order = Vec::new();
+        while let Some(slot) = self.schedule.next() {
+            let place = self
+                .waiting
+                .iter()
+                .position(|entry| entry.1 == slot)
+                .unwrap();
+            let (number, _, priority, turns) = &mut self.waiting[place];
+            order.push(*number);
+            *turns -= 1;
+            let id = StreamId::new(*number);
+            if *turns == 0 {
+                self.schedule.remove(id, *priority);
+                self.waiting.remove(place);
+            } else {
+                self.schedule.turn_over(id, *priority, 1000);
+            }
+        }
+        assert!(self.waiting.is_empty());
+        order
+    }
+}
+
+#[test]
+fn the_urgent_go_first_and_equals_in_order() {
+    let mut bench = Bench::new(Scheduling::Urgency);
+    bench
+        .add(1, urgency(3), 2)
+        .add(3, urgency(0), 2)
+        .add(5, urgency(3), 1)
+        .add(7, urgency(7), 1);
+    bench.add(9, urgency(2), 1);
+    assert_eq!(bench.run(), [3, 3, 9, 1, 1, 5, 7]);
+}
+
+#[test]
+fn the_incremental_take_turns() {
+    let mut bench = Bench::new(Scheduling::Urgency);
+    bench
+        .add(1, incremental(3), 3)
+        .add(3, incremental(3), 2)
+        .add(5, incremental(3), 1);
+    assert_eq!(bench.run(), [1, 3, 5, 1, 3, 1]);
+    bench
+        .add(11, incremental(3), 3)
+        .add(13, urgency(3), 2)
+        .add(15, incremental(1), 2);
+    assert_eq!(bench.run(), [15, 15, 11, 13, 13, 11, 11]);
+}
+
+#[test]
+fn one_that_was_held_up_goes_back_to_its_place() {
+    let mut bench = Bench::new(Scheduling::Urgency);
+    bench
+        .add(5, urgency(3), 1)
+        .add(7, urgency(3), 1)
+        .add(3, urgency(3), 1);
+    assert_eq!(bench.run(), [3, 5, 7]);
+}
+
+#[test]
+fn other_kinds_ignore_what_clients_ask_for() {
+    let mut bench = Bench::new(Scheduling::InOrder);
+    bench
+        .depend(3, 1, 7)
+        .add(1, incremental(7), 2)
+        .add(3, urgency(0), 2);
+    assert_eq!(bench.run(), [1, 1, 3, 3]);
+    let mut bench = Bench::new(Scheduling::RoundRobin);
+    bench.add(1, urgency(7), 2).add(3, urgency(0), 3);
+    assert_eq!(bench.run(), [1, 3, 1, 3, 3]);
+}
+
+#[test]
+fn the_tree_counts_only_for_those_who_speak_of_nothing_newer() {
+    let mut bench = Bench::new(Scheduling::AsAsked);
+    bench
+        .add(1, urgency(3), 1)
+        .add(3, urgency(3), 1)
+        .depend(1, 3, 0);
+    assert!(bench.schedule.is_by_tree());
+    assert_eq!(bench.run(), [3, 1]);
+    bench.schedule.note_newer();
+    bench
+        .add(5, urgency(3), 1)
+        .add(7, urgency(0), 1)
+        .depend(7, 5, 0);
+    assert!(!bench.schedule.is_by_tree());
+    assert_eq!(bench.run(), [7, 5]);
+    let mut told = Bench::new(Scheduling::Tree);
+    told.schedule.note_newer();
+    told.add(1, urgency(0), 1)
+        .add(3, urgency(3), 1)
+        .depend(1, 3, 0);
+    assert_eq!(told.run(), [3, 1]);
+}
+
+#[test]
+fn weights_share_and_parents_go_first() {
+    let mut bench = Bench::new(Scheduling::Tree);
+    bench.depend(1, 0, 29).depend(3, 0, 9);
+    bench.add(1, urgency(3), 30).add(3, urgency(3), 10);
+    let order = bench.run();
+    for end in [8, 16, 24, 32] {
+        let ones = order[..end].iter().filter(|&&number| number == 1).count();
+        assert!(ones.abs_diff(end * 3 / 4) <= 1, "{order:?}");
+    }
+    // Two groups of equal weight, one with one stream and one with two; streams 5 and 7 are the groups.
+    let mut bench = Bench::new(Scheduling::Tree);
+    bench.depend(5, 0, 15).depend(7, 0, 15);
+    bench.depend(9, 5, 15).depend(11, 7, 15).depend(13, 7, 15);
+    bench
+        .add(9, urgency(3), 4)
+        .add(11, urgency(3), 2)
+        .add(13, urgency(3), 2);
+    assert_eq!(bench.run(), [9, 11, 9, 13, 9, 11, 9, 13]);
+    // A parent goes before all that depends on it.
+    let mut bench = Bench::new(Scheduling::Tree);
+    bench.depend(1, 0, 15).depend(3, 1, 255).depend(5, 3, 255);
+    bench
+        .add(5, urgency(3), 2)
+        .add(3, urgency(3), 2)
+        .add(1, urgency(3), 2);
+    assert_eq!(bench.run(), [1, 1, 3, 3, 5, 5]);
+}
+
+#[test]
+fn an_exclusive_stream_comes_between_and_cycles_are_undone() {
+    let mut bench = Bench::new(Scheduling::Tree);
+    bench.depend(1, 0, 15).depend(3, 1, 15).depend(5, 1, 15);
+    let exclusive = Dependency {
+        on: StreamId::new(1),
+        exclusive: true,
+        weight: 15,
+    };
+    bench.schedule.depend(StreamId::new(7), exclusive);
+    bench
+        .add(3, urgency(3), 1)
+        .add(5, urgency(3), 1)
+        .add(7, urgency(3), 2);
+    assert_eq!(bench.run(), [7, 7, 3, 5]);
+    // 1 <- 7 <- {3, 5}: that 1 depends on 5 makes 5 take the place of 1 first (section 5.3.3).
+    bench.depend(1, 5, 15);
+    bench
+        .add(1, urgency(3), 1)
+        .add(5, urgency(3), 1)
+        .add(3, urgency(3), 1);
+    assert_eq!(bench.run(), [5, 1, 3]);
+}
+
+#[test]
+fn a_tree_is_bounded_and_forgets_the_idle() {
+    let mut bench = Bench::new(Scheduling::Tree);
+    bench.add(1, urgency(3), 2);
+    for number in 1..1000 {
+        bench.depend(2 * number + 1, 2 * number - 1, 15);
+    }
+    bench.add(1999, urgency(3), 1);
+    assert_eq!(bench.run(), [1, 1, 1999]);
+}

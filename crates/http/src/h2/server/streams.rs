@@ -1,0 +1,374 @@
+//! The streams of a connection: those that are open, and what is remembered of those that were.
+
+use std::collections::VecDeque;
+
+use fathometer_model::Instant;
+
+use super::Served;
+use crate::h2::StreamId;
+use crate::h2::flow::{ReceiveWindow, Window};
+use crate::h2::priority::Priority;
+use crate::origin::ranges::ByteRange;
+use crate::origin::{Answer, Segment, Selected};
+
+/// Streams reset from here that are remembered: frames that were under way are let pass on them.
+const MOST_RESET_HERE: usize = 256;
+/// Streams that ended otherwise that are remembered.
+const MOST_ENDED: usize = 64;
+
+/// A place in the table of open streams; used again when its stream has closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot(u32);
+
+/// An open stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub id: StreamId,
+    /// Whether the client may send more on it.
+    pub receiving: bool,
+    pub receive: ReceiveWindow,
+    pub send: Window,
+    /// Content that the client said it would send, in octets.
+    pub announced: Option<u64>,
+    /// Content that came.
+    pub received: u64,
+    /// Whether the answer is given without regard to what the client still sends.
+    pub answered_early: bool,
+    pub answer: Option<Answer>,
+    pub progress: Progress,
+    pub content: Content,
+    pub priority: Priority,
+    /// Whether it is in the schedule.
+    pub scheduled: bool,
+    /// Whether it has content that only its own window holds up.
+    pub blocked: bool,
+    pub served: Served,
+    /// What logs say of the request, and the lengths of its three parts.
+    pub text: Vec<u8>,
+    pub text_lengths: [u32; 3],
+}
+
+/// How far a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The request is not there whole.
+    Reading,
+    /// The request waits for its turn, or is worked on.
+    Working,
+    /// The response is ready; nothing of it was made into frames.
+    Ready,
+    /// Its HEADERS were.
+    Sending,
+}
+
+/// Content that was not made into frames yet.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    parts: VecDeque<Part>,
+    text: Vec<u8>,
+    text_start: usize,
+    left: u64,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// The next octets of the text.
+    Text(usize),
+    Body(Selected, ByteRange),
+}
+
+impl Content {
+    fn clear(&mut self) {
+        self.parts.clear();
+        self.text.clear();
+        self.text_start = 0;
+        self.left = 0;
+    }
+
+    pub fn push(&mut self, segment: Segment<'_>) {
+        match segment {
+            Segment::Text(octets) => {
+                self.text.extend_from_slice(octets);
+                self.left += octets.len() as u64;
+                match self.parts.back_mut() {
+                    Some(Part::Text(last)) => *last += octets.len(),
+                    _ => self.parts.push_back(Part::Text(octets.len())),
+                }
+            }
+            Segment::Body(body, range) if range.length() > 0 => {
+                self.left += range.length();
+                self.parts.push_back(Part::Body(body.clone(), range));
+            }
+            Segment::Body(..) => {}
+        }
+    }
+
+    /// Octets that are left.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Takes the next `octets`, piece by piece.
+    pub fn take(&mut self, octets: u64, mut sink: impl FnMut(Segment<'_>)) {
+        let mut wanted = octets.min(self.left);
+        self.left -= wanted;
+        while wanted > 0 {
+            let Some(part) = self.parts.front_mut() else {
+                break;
+            };
+            let (taken, is_done) = match part {
+                Part::Text(length) => {
+                    let taken = (*length as u64).min(wanted);
+                    let end = self.text_start + taken as usize;
+                    sink(Segment::Text(&self.text[self.text_start..end]));
+                    self.text_start = end;
+                    *length -= taken as usize;
+                    (taken, *length == 0)
+                }
+                Part::Body(body, range) => {
+                    let taken = range.length().min(wanted);
+                    let piece = ByteRange {
+                        first: range.first,
+                        end: range.first + taken,
+                    };
+                    sink(Segment::Body(body, piece));
+                    range.first += taken;
+                    (taken, range.length() == 0)
+                }
+            };
+            wanted -= taken;
+            if is_done {
+                self.parts.pop_front();
+            }
+        }
+    }
+}
+
+/// How a stream ended that is no longer open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Past {
+    /// Both sides ended it.
+    Ended,
+    /// The client reset it.
+    ResetByClient,
+    /// It was reset from here: frames may come that were sent before the client knew.
+    ResetHere,
+}
+
+/// The streams of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    slots: Vec<Stream>,
+    free: Vec<Slot>,
+    /// Open streams of the client, in order of their numbers.
+    clients: Vec<(StreamId, Slot)>,
+    /// Open streams that were promised, in the same order.
+    promised: Vec<(StreamId, Slot)>,
+    reset_here: VecDeque<StreamId>,
+    ended: VecDeque<(StreamId, Past)>,
+}
+
+impl std::ops::Index<Slot> for Streams {
+    type Output = Stream;
+    fn index(&self, slot: Slot) -> &Stream {
+        &self.slots[slot.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<Slot> for Streams {
+    fn index_mut(&mut self, slot: Slot) -> &mut Stream {
+        &mut self.slots[slot.0 as usize]
+    }
+}
+
+impl Streams {
+    /// Open streams that the client opened.
+    pub fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Open streams that were promised.
+    pub fn promised_count(&self) -> usize {
+        self.promised.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty() && self.promised.is_empty()
+    }
+
+    /// The slot of an open stream.
+    pub fn find(&self, id: StreamId) -> Option<Slot> {
+        let open = self.side(id);
+        match open.last() {
+            Some(&(last, slot)) if last == id => Some(slot),
+            Some(&(last, _)) if last > id => {
+                let place = open.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+                Some(open[place].1)
+            }
+            _ => None,
+        }
+    }
+
+    /// The open streams at this moment, those of the client first.
+    pub fn at(&self, place: usize) -> Option<Slot> {
+        let (_, slot) = self.clients.iter().chain(&self.promised).nth(place)?;
+        Some(*slot)
+    }
+
+    /// Opens a stream, whose number is above those that were opened before it on its side.
+    pub fn open(&mut self, id: StreamId, receive: u32, send: u32, now: Instant) -> Slot {
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                let stream = &mut self[slot];
+                stream.content.clear();
+                stream.text.clear();
+                let content = std::mem::take(&mut stream.content);
+                let text = std::mem::take(&mut stream.text);
+                *stream = Stream {
+                    content,
+                    text,
+                    ..Stream::new(id, receive, send, now)
+                };
+                slot
+            }
+            None => {
+                self.slots.push(Stream::new(id, receive, send, now));
+                Slot(self.slots.len() as u32 - 1)
+            }
+        };
+        self.side_mut(id).push((id, slot));
+        slot
+    }
+
+    /// Closes a stream.
+    pub fn close(&mut self, slot: Slot, past: Past) {
+        let stream = &mut self[slot];
+        let id = stream.id;
+        // What it refers to may be memory that others wait for.
+        stream.answer = None;
+        stream.content.clear();
+        let open = self.side_mut(id);
+        if let Ok(place) = open.binary_search_by_key(&id, |&(id, _)| id) {
+            open.remove(place);
+        }
+        self.free.push(slot);
+        self.remember(id, past);
+    }
+
+    /// Remembers how a stream ended, or that it was never opened.
+    pub fn remember(&mut self, id: StreamId, past: Past) {
+        if past == Past::ResetHere {
+            if self.reset_here.len() == MOST_RESET_HERE {
+                self.reset_here.pop_front();
+            }
+            self.reset_here.push_back(id);
+        } else {
+            if self.ended.len() == MOST_ENDED {
+                self.ended.pop_front();
+            }
+            self.ended.push_back((id, past));
+        }
+    }
+
+    /// How a stream ended that is not open; `None` if it is forgotten or never was.
+    pub fn past(&self, id: StreamId) -> Option<Past> {
+        let ended = self.ended.iter().rev().find(|&&(other, _)| other == id);
+        match ended {
+            // A stream that a client has reset may be reset from here as well, for what came after.
+            _ if self.reset_here.contains(&id) => Some(Past::ResetHere),
+            Some(&(_, past)) => Some(past),
+            None => None,
+        }
+    }
+
+    /// Gives memory back that holds nothing.
+    pub fn rest(&mut self) {
+        if self.is_empty() {
+            let (reset_here, ended) = (
+                std::mem::take(&mut self.reset_here),
+                std::mem::take(&mut self.ended),
+            );
+            *self = Streams {
+                reset_here,
+                ended,
+                ..Streams::default()
+            };
+            self.reset_here.shrink_to_fit();
+            self.ended.shrink_to_fit();
+        }
+    }
+
+    fn side(&self, id: StreamId) -> &Vec<(StreamId, Slot)> {
+        if id.is_client() {
+            &self.clients
+        } else {
+            &self.promised
+        }
+    }
+
+    fn side_mut(&mut self, id: StreamId) -> &mut Vec<(StreamId, Slot)> {
+        if id.is_client() {
+            &mut self.clients
+        } else {
+            &mut self.promised
+        }
+    }
+}
+
+impl Stream {
+    fn new(id: StreamId, receive: u32, send: u32, now: Instant) -> Stream {
+        Stream {
+            id,
+            receiving: id.is_client(),
+            receive: ReceiveWindow::new(receive),
+            send: Window::new(send),
+            announced: None,
+            received: 0,
+            answered_early: false,
+            answer: None,
+            progress: Progress::Reading,
+            content: Content::default(),
+            priority: Priority::default(),
+            scheduled: false,
+            blocked: false,
+            served: Served::unread(id, now),
+            text: Vec::new(),
+            text_lengths: [0; 3],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_found_while_open_and_remembered_for_a_while() {
+        let mut streams = Streams::default();
+        let id = StreamId::new;
+        let open = |streams: &mut Streams, number| streams.open(id(number), 10, 20, Instant::ZERO);
+        for number in [1, 3, 2, 9, 4] {
+            open(&mut streams, number);
+        }
+        assert_eq!((streams.count(), streams.promised_count()), (3, 2));
+        for number in [1, 2, 3, 4, 9] {
+            let slot = streams.find(id(number)).unwrap();
+            assert_eq!(streams[slot].id, id(number));
+        }
+        for number in [5, 6, 7, 8, 11, 12] {
+            assert!(streams.find(id(number)).is_none());
+        }
+        let slot = streams.find(id(3)).unwrap();
+        streams.close(slot, Past::Ended);
+        assert!(streams.find(id(3)).is_none());
+        assert_eq!(streams.past(id(3)), Some(Past::Ended));
+        assert_eq!(open(&mut streams, 11), slot, "its slot is used again");
+        streams.close(streams.find(id(9)).unwrap(), Past::ResetHere);
+        for number in 0..100 {
+            streams.remember(id(1001 + 2 * number), Past::ResetByClient);
+        }
+        assert_eq!(streams.past(id(3)), None, "bounded");
+        assert_eq!(streams.past(id(1199)), Some(Past::ResetByClient));
+        assert_eq!(streams.past(id(9)), Some(Past::ResetHere));
+    }
+}

@@ -1,0 +1,142 @@
+//! What happens when nothing happens.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use super::streams::Progress;
+use super::{CloseReason, Connection, Phase, Start};
+use crate::h1::server::Action;
+use crate::h2::error::Fault;
+use crate::origin::Status;
+
+/// How long a client of a server that ends is waited for to close its half.
+pub(super) const ENDING_LINGER: Duration = Duration::from_secs(1);
+
+/// What happens when [`Connection::poll_timeout`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timeout {
+    Header,
+    Settings,
+    Body,
+    Idle,
+    Send,
+    Stall,
+    Linger,
+    /// A request has been worked on.
+    Work,
+}
+
+impl Connection {
+    /// It is `now`; does what is due, if anything is.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let Some((_, timeout)) = self.deadline().filter(|&(at, _)| at <= now) else {
+            return;
+        };
+        match timeout {
+            Timeout::Header => self.stop(CloseReason::HeaderTimeout),
+            Timeout::Settings => self.refuse(Fault::SettingsTimeout.into()),
+            Timeout::Body => self.give_up_requests(now),
+            Timeout::Idle => self.stop(CloseReason::IdleTimeout),
+            Timeout::Stall => self.judge_stall(now),
+            Timeout::Work => {}
+            Timeout::Send => {
+                self.close_reason.get_or_insert(CloseReason::SendTimeout);
+                self.finish(Action::Abort);
+            }
+            Timeout::Linger => self.finish(Action::Close),
+        }
+        self.settle(now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
+    /// before; then ask again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline().map(|(at, _)| at)
+    }
+
+    /// Answers the requests whose content has stopped coming.
+    fn give_up_requests(&mut self, now: Instant) {
+        let mut place = 0;
+        while let Some(slot) = self.streams.at(place) {
+            self.answer_early(slot, Status::REQUEST_TIMEOUT, now);
+            place += 1;
+        }
+    }
+
+    /// Starts and stops the clock on windows that hold responses up.
+    pub(super) fn watch_windows(&mut self, now: Instant) {
+        let held_up = self.blocked > 0 || self.send.available() == 0 && !self.streams.is_empty();
+        if !held_up {
+            self.stalled = None;
+        } else if self.stalled.is_none() {
+            self.stalled = Some((now, self.content_sent));
+        }
+    }
+
+    /// Windows have held responses up for a while: whether anything came of it.
+    fn judge_stall(&mut self, now: Instant) {
+        let before = self.stalled.map_or(0, |(_, sent)| sent);
+        if self.content_sent - before < self.config.limits.stall_octets.0 {
+            self.stop(CloseReason::WindowStall);
+        } else {
+            self.stalled = Some((now, self.content_sent));
+        }
+    }
+
+    pub(super) fn linger(&self) -> Duration {
+        match self.close_reason {
+            Some(CloseReason::ServerEnds) => self.config.limits.linger.min(ENDING_LINGER),
+            _ => self.config.limits.linger,
+        }
+    }
+
+    /// The next time-out and what it is.
+    fn deadline(&self) -> Option<(Instant, Timeout)> {
+        let limits = &self.config.limits;
+        match self.phase {
+            Phase::Closed => return None,
+            Phase::Lingering { until } => return Some((until, Timeout::Linger)),
+            Phase::Open => {}
+        }
+        let sending =
+            (!self.output.is_empty()).then(|| (self.last_output + limits.send, Timeout::Send));
+        if self.close_reason.is_some() {
+            return sending;
+        }
+        let settings = self
+            .unacknowledged
+            .map(|since| (since + limits.settings, Timeout::Settings));
+        let header = self
+            .frame_started
+            .map(|since| (since + limits.header, Timeout::Header));
+        let stall = self
+            .stalled
+            .map(|(since, _)| (since + limits.stall, Timeout::Stall));
+        let work = self
+            .working
+            .front()
+            .map(|&(_, until)| (until, Timeout::Work));
+        let reading = if self.streams.is_empty() {
+            let patience = match self.requests {
+                0 => limits.idle,
+                _ => limits.keep_alive,
+            };
+            let since = self.last_input.max(self.last_output);
+            (self.start == Start::Done && self.output.is_empty())
+                .then(|| (since + patience, Timeout::Idle))
+        } else {
+            self.is_reading_content()
+                .then(|| (self.last_input + limits.idle, Timeout::Body))
+        };
+        [sending, settings, header, stall, work, reading]
+            .into_iter()
+            .flatten()
+            .min_by_key(|&(at, _)| at)
+    }
+
+    fn is_reading_content(&self) -> bool {
+        let mut streams = (0..).map_while(|place| self.streams.at(place));
+        streams.any(|slot| self.streams[slot].progress == Progress::Reading)
+    }
+}

@@ -1,0 +1,222 @@
+//! The tree of dependencies and weights (RFC 7540 section 5.3, deprecated by RFC 9113).
+//!
+//! A stream goes before those that depend on it; those that depend on the same one share what it leaves
+//! in proportion to their weights, each turn counted with its octets. Streams that are closed, or not
+//! yet open, keep their places as long as there is room: clients build groups of them.
+
+use super::streams::Slot;
+use crate::h2::StreamId;
+use crate::h2::frame::Dependency;
+
+/// The weight of a stream of which nothing was said.
+const DEFAULT_WEIGHT: u32 = 16;
+/// What a turn costs beside its octets, so that turns without any are not free.
+const TURN_COST: u64 = 64;
+/// The root's place.
+const ROOT: usize = 0;
+
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// The root first. Parents are places in this list.
+    nodes: Vec<Node>,
+    most: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Node {
+    id: StreamId,
+    parent: usize,
+    /// 1 to 256.
+    weight: u32,
+    /// What it has had, divided by its weight; compared among those that depend on the same stream.
+    spent: u64,
+    /// What the one of its children had spent that was chosen last: newcomers start there.
+    clock: u64,
+    /// The stream's slot when it has something to send.
+    ready: Option<Slot>,
+    /// Whether it or anything that depends on it has something to send.
+    active: bool,
+}
+
+impl Tree {
+    /// A tree with places for so many streams.
+    pub fn new(most: usize) -> Tree {
+        Tree {
+            nodes: vec![Node::new(StreamId::CONNECTION)],
+            most: most.max(1),
+        }
+    }
+
+    /// Puts a stream where the client wants it.
+    pub fn place(&mut self, id: StreamId, dependency: Dependency) {
+        if dependency.on == id {
+            return;
+        }
+        let place = self.find_or_insert(id);
+        // A stream that is not in the tree, or no longer: the default priority (section 5.3.1).
+        let known = self.find(dependency.on);
+        let (parent, weight, exclusive) = match known {
+            Some(parent) => (
+                parent,
+                u32::from(dependency.weight) + 1,
+                dependency.exclusive,
+            ),
+            None => (ROOT, DEFAULT_WEIGHT, false),
+        };
+        if self.descends(parent, place) {
+            self.move_to(parent, self.nodes[place].parent);
+        }
+        if exclusive {
+            for child in 1..self.nodes.len() {
+                if self.nodes[child].parent == parent && child != place {
+                    self.move_to(child, place);
+                }
+            }
+        }
+        self.nodes[place].weight = weight;
+        self.move_to(place, parent);
+        self.mark_active();
+    }
+
+    /// A stream has something to send.
+    pub fn add(&mut self, id: StreamId, slot: Slot) {
+        let place = self.find_or_insert(id);
+        self.nodes[place].ready = Some(slot);
+        // Whoever comes back does not make up for the time it was away.
+        let mut at = place;
+        while at != ROOT && !self.nodes[at].active {
+            let clock = self.nodes[self.nodes[at].parent].clock;
+            let node = &mut self.nodes[at];
+            node.spent = node.spent.max(clock);
+            node.active = true;
+            at = node.parent;
+        }
+    }
+
+    /// A stream has nothing to send any more.
+    pub fn remove(&mut self, id: StreamId) {
+        if let Some(place) = self.find(id) {
+            self.nodes[place].ready = None;
+            self.mark_active();
+        }
+    }
+
+    /// The stream that goes next.
+    pub fn next(&mut self) -> Option<Slot> {
+        let mut at = ROOT;
+        loop {
+            let children = self.nodes.iter().enumerate().skip(1);
+            let (place, spent) = children
+                .filter(|(_, node)| node.parent == at && node.active)
+                .map(|(place, node)| (place, node.spent))
+                .min_by_key(|&(place, spent)| (spent, self.nodes[place].id))?;
+            self.nodes[at].clock = spent;
+            if let Some(slot) = self.nodes[place].ready {
+                return Some(slot);
+            }
+            at = place;
+        }
+    }
+
+    /// A stream had a turn of so many octets.
+    pub fn charge(&mut self, id: StreamId, octets: u64) {
+        let mut at = self.find(id).unwrap_or(ROOT);
+        while at != ROOT {
+            let node = &mut self.nodes[at];
+            node.spent += (octets + TURN_COST) * 256 / u64::from(node.weight);
+            at = node.parent;
+        }
+    }
+
+    fn find(&self, id: StreamId) -> Option<usize> {
+        self.nodes.iter().position(|node| node.id == id)
+    }
+
+    fn find_or_insert(&mut self, id: StreamId) -> usize {
+        if let Some(place) = self.find(id) {
+            return place;
+        }
+        if self.nodes.len() > self.most {
+            self.forget_one();
+        }
+        self.nodes.push(Node {
+            spent: self.nodes[ROOT].clock,
+            ..Node::new(id)
+        });
+        self.nodes.len() - 1
+    }
+
+    /// Makes room: forgets the oldest stream that has nothing to send. What depended on it depends on
+    /// what it depended on.
+    fn forget_one(&mut self) {
+        let idle = self
+            .nodes
+            .iter()
+            .skip(1)
+            .position(|node| node.ready.is_none());
+        let place = idle.map_or(1, |place| place + 1);
+        let parent = self.nodes[place].parent;
+        for child in 1..self.nodes.len() {
+            if self.nodes[child].parent == place {
+                self.move_to(child, parent);
+            }
+        }
+        self.nodes.remove(place);
+        for node in &mut self.nodes {
+            if node.parent > place {
+                node.parent -= 1;
+            }
+        }
+    }
+
+    /// Whether a place is below another.
+    fn descends(&self, mut place: usize, ancestor: usize) -> bool {
+        while place != ROOT {
+            place = self.nodes[place].parent;
+            if place == ancestor {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Gives a place another parent.
+    fn move_to(&mut self, place: usize, parent: usize) {
+        if place == ROOT || self.nodes[place].parent == parent {
+            return;
+        }
+        self.nodes[place].parent = parent;
+        self.nodes[place].spent = self.nodes[parent].clock;
+    }
+
+    /// Finds out anew which places have something to send at them or below.
+    fn mark_active(&mut self) {
+        for node in &mut self.nodes {
+            node.active = false;
+        }
+        for place in 1..self.nodes.len() {
+            let mut at = match self.nodes[place].ready {
+                Some(_) => place,
+                None => ROOT,
+            };
+            while at != ROOT && !self.nodes[at].active {
+                self.nodes[at].active = true;
+                at = self.nodes[at].parent;
+            }
+        }
+    }
+}
+
+impl Node {
+    fn new(id: StreamId) -> Node {
+        Node {
+            id,
+            parent: ROOT,
+            weight: DEFAULT_WEIGHT,
+            spent: 0,
+            clock: 0,
+            ready: None,
+            active: false,
+        }
+    }
+}
