@@ -374,7 +374,10 @@ fn keys_are_renewed_before_they_are_used_up() {
     pair.check_octets();
     // Each of these is an update: header, message, type and tag.
     let updates = pair.client.sent().handshake - pair.client_handshake().sent;
-    assert!(updates.0 >= 5 * 27 && updates.0 % 27 == 0, "{updates:?}");
+    assert!(
+        updates.0 >= 5 * 27 && updates.0.is_multiple_of(27),
+        "{updates:?}"
+    );
 }
 
 #[test]
