@@ -381,8 +381,8 @@ impl Handshaking {
             Version::Tls12 if tickets => Resumption::Ticket,
             Version::Tls12 => Resumption::SessionId,
         };
-        let hello_retry = self.client_hellos > 1
-            || common.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
+        // In TLS 1.2 an encrypted record of the handshake may begin like a ClientHello.
+        let hello_retry = self.client_hellos > 1 && version == Version::Tls13;
         let early_data = match (hello.early_data, self.early_accepted && !hello_retry) {
             (false, _) => EarlyData::NotTried,
             (true, true) => EarlyData::Accepted,
