@@ -12,6 +12,8 @@ const LEFT: f64 = 52.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const RIGHT: f64 = 14.0;
+/// How much larger than drawn a curve is shown at most, so that one panel looks like one of two.
+const LARGEST: f64 = 1.35;
 /// Panels beside each other.
 const ACROSS: usize = 2;
 /// Looks that lines have; further lines begin again.
@@ -78,7 +80,8 @@ fn figure(curve: &CurveResult, name_era: bool) -> Markup {
             }
             div.scroll {
                 svg viewBox={ "0 0 " (xy(width)) " " (xy(height)) }
-                    style={ "max-width:" (width * 1.35) "px" } role="img"
+                    style={ "max-width:" (width * LARGEST) "px;min-width:min(46rem," (width * LARGEST) "px)" }
+                    role="img"
                     aria-label={ (curve.title) ". The figures are in curves.csv." } {
                     @for (index, panel) in panels.iter().enumerate() {
                         (Frame::new(
@@ -105,7 +108,9 @@ fn figure(curve: &CurveResult, name_era: bool) -> Markup {
                 }
                 @if !curve.note.is_empty() { " " (curve.note) }
             }
-            (doubts(curve))
+            @for (remark, places) in curve.remarks() {
+                p.footnote { (remark) ": " (places) }
+            }
         }
     }
 }
@@ -144,25 +149,6 @@ fn mark(place: usize, x: f64, y: f64) -> Markup {
         _ => format!("M{} {}h6v2h-6z", xy(x - 3.0), xy(y - 1.0)),
     };
     html! { path class=(class) d=(path) {} }
-}
-
-/// What is odd about points, each remark once.
-fn doubts(curve: &CurveResult) -> Markup {
-    let mut doubts: Vec<String> = Vec::new();
-    for line in curve.panels.iter().flat_map(|panel| &panel.lines) {
-        for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
-            let text = format!(
-                "{} {} {}: {}",
-                line.series, curve.along, point.level, point.remark
-            );
-            if !doubts.contains(&text) {
-                doubts.push(text);
-            }
-        }
-    }
-    html! {
-        @for doubt in &doubts { p.footnote { (doubt) } }
-    }
 }
 
 /// A panel in its place.

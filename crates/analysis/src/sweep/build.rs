@@ -205,13 +205,12 @@ impl Builder<'_> {
             });
         }
         let (all, left) = (cell.replicates.len(), cell.valid().count());
-        let reasons = cell.reasons().join("; ");
         let remark = match cell.state() {
             CellState::Valid => String::new(),
-            CellState::Invalid => format!("INVALID: {reasons}"),
+            CellState::Invalid => format!("INVALID: {}", cell.reasons().join("; ")),
+            // The list of all cells says why.
             CellState::PartlyValid => {
-                let out = all - left;
-                format!("{out} of {all} replicates invalid and left out: {reasons}")
+                format!("{} of {all} replicates invalid and left out", all - left)
             }
         };
         let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();

@@ -144,6 +144,42 @@ impl CurveResult {
         let n = || self.points().filter_map(|p| Some(p.estimate?.n));
         Some((n().min()?, n().max()?))
     }
+
+    /// What is odd about points, each remark once, with where it applies: `h1.0 clients 1, 4; h1.1
+    /// clients 1`.
+    pub fn remarks(&self) -> Vec<(&str, String)> {
+        let mut remarks: Vec<(&str, Vec<(&str, Vec<f64>)>)> = Vec::new();
+        for line in self.panels.iter().flat_map(|panel| &panel.lines) {
+            for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
+                let places = entry(&mut remarks, point.remark.as_str());
+                let levels = entry(places, line.series.as_str());
+                if !levels.contains(&point.level) {
+                    levels.push(point.level);
+                }
+            }
+        }
+        let text = |(series, levels): (&str, Vec<f64>)| {
+            let levels: Vec<String> = levels.iter().map(f64::to_string).collect();
+            format!("{series} {} {}", self.along, levels.join(", "))
+        };
+        let remarks = remarks.into_iter();
+        remarks
+            .map(|(remark, places)| {
+                let places: Vec<String> = places.into_iter().map(text).collect();
+                (remark, places.join("; "))
+            })
+            .collect()
+    }
+}
+
+/// What belongs to a key, in the order in which keys came.
+fn entry<'v, 'k, T: Default>(list: &'v mut Vec<(&'k str, T)>, key: &'k str) -> &'v mut T {
+    let place = list.iter().position(|(known, _)| *known == key);
+    let place = place.unwrap_or_else(|| {
+        list.push((key, T::default()));
+        list.len() - 1
+    });
+    &mut list[place].1
 }
 
 /// One metric of a [`CurveResult`].

@@ -169,10 +169,10 @@ impl Builder<'_> {
             }
             CellState::PartlyValid => {
                 let out = all - left;
+                // The list of all cells says why.
                 let text = format!(
-                    "{out} of {all} replicates invalid and left out: {}: {}",
-                    self.run.name(cell),
-                    cell.reasons().join("; ")
+                    "{out} of {all} replicates invalid and left out: {}",
+                    self.run.name(cell)
                 );
                 Some(self.footnote(text))
             }

@@ -150,30 +150,11 @@ fn knee(x: f64) -> String {
     significant(x)
 }
 
-/// What is odd about points, each distinct remark once, with the first place where it applies.
+/// What is odd about points, and where.
 fn remarks(curve: &CurveResult) -> String {
-    let mut known: Vec<(&str, String, usize)> = Vec::new();
-    let first = curve.panels.iter().flat_map(|panel| &panel.lines);
-    for line in first {
-        for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
-            let place = format!("{} {} {}", line.series, curve.along, point.level);
-            match known
-                .iter_mut()
-                .find(|(remark, ..)| *remark == point.remark)
-            {
-                Some((_, first, _)) if *first == place => {}
-                Some((_, _, others)) => *others += 1,
-                None => known.push((&point.remark, place, 0)),
-            }
-        }
-    }
     let mut text = String::new();
-    for (remark, place, others) in known {
-        let more = match others {
-            0 => String::new(),
-            _ => " and elsewhere".to_owned(),
-        };
-        text.push_str(&hanging(&format!("{place}{more}: "), remark, WIDTH));
+    for (remark, places) in curve.remarks() {
+        text.push_str(&hanging(&format!("{remark}: "), &places, WIDTH));
     }
     text
 }
