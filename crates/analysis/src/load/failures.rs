@@ -10,7 +10,9 @@ pub(super) fn meaning(failure: Failure) -> &'static str {
         Failure::ClosedEarly => "the server closed the connection before answering",
         Failure::Truncated => "the connection ended inside a response",
         Failure::BadResponse => "the response broke HTTP's syntax or framing",
-        Failure::StreamReset => "the server reset the stream of the exchange and kept the connection",
+        Failure::StreamReset => {
+            "the server reset the stream of the exchange and kept the connection"
+        }
         Failure::GoneAway => "the server said that it goes away, and left the request alone",
         Failure::TlsFailed => "TLS could not be established with the server, or broke",
         Failure::TooLarge => "the response went past a limit of this client",

@@ -30,6 +30,7 @@ pub mod hdr;
 mod numbers;
 mod phases;
 pub mod prometheus;
+mod protocols;
 mod quantity;
 mod rates;
 mod result;
@@ -42,6 +43,7 @@ pub mod webstone;
 
 pub use distribution::Distribution;
 pub use numbers::Numbers;
+pub use protocols::{FrameCount, Frames, Handshakes};
 pub use result::{
     Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup,
     TargetCount, Window, WorkerHealth,

@@ -3,13 +3,14 @@
 use super::{Distribution, Latency};
 
 /// Every phase with the name it has in files.
-pub(super) fn of(latency: &Latency) -> [(&'static str, &Distribution); 9] {
+pub(super) fn of(latency: &Latency) -> [(&'static str, &Distribution); 10] {
     [
         ("corrected", &latency.corrected),
         ("uncorrected", &latency.uncorrected),
         ("queue", &latency.queue),
         ("send-lag", &latency.send_lag),
         ("connect", &latency.connect),
+        ("tls", &latency.tls),
         ("first-byte", &latency.first_byte),
         ("transfer", &latency.transfer),
         ("page", &latency.page),

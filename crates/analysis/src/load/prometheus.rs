@@ -8,7 +8,7 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use super::{Distribution, LoadResult, phases, rates};
+use super::{Distribution, Handshakes, LoadResult, Window, phases, rates};
 
 /// Upper bounds of the histograms' buckets, in seconds: 1, 2.5 and 5 in every decade from 10 µs to
 /// 100 s.
@@ -133,6 +133,9 @@ pub fn render(result: &LoadResult) -> String {
         out.sample("bytes_total", &labels, bytes.0);
     }
 
+    tls(&mut out, &window.handshakes);
+    http2(&mut out, window);
+
     out.rate(
         "offered_per_second",
         "Exchanges planned a second.",
@@ -199,6 +202,100 @@ pub fn render(result: &LoadResult) -> String {
         generator.peak_memory.0,
     );
     out.text
+}
+
+/// Nothing where there was no TLS.
+fn tls(out: &mut Exposition, handshakes: &Handshakes) {
+    if handshakes.count() == 0 {
+        return;
+    }
+    out.family(
+        "tls_handshakes_total",
+        "counter",
+        "TLS handshakes completed, by whether they resumed a session.",
+    );
+    for (kind, count) in [("full", handshakes.full), ("resumed", handshakes.resumed)] {
+        out.sample("tls_handshakes_total", &[("kind", kind)], count);
+    }
+    out.family(
+        "tls_early_data_total",
+        "counter",
+        "TLS handshakes with early data, by whether the server took it.",
+    );
+    for (outcome, count) in [
+        ("taken", handshakes.early),
+        ("refused", handshakes.early_refused),
+    ] {
+        out.sample("tls_early_data_total", &[("outcome", outcome)], count);
+    }
+    out.family(
+        "tls_handshake_bytes_total",
+        "counter",
+        "Octets of records until TLS was established.",
+    );
+    for (direction, bytes) in [("sent", handshakes.sent), ("received", handshakes.received)] {
+        let labels = [("direction", direction)];
+        out.sample("tls_handshake_bytes_total", &labels, bytes.0);
+    }
+    out.family(
+        "tls_handshake_cpu_seconds_total",
+        "counter",
+        "Processor time of the generator within TLS handshakes.",
+    );
+    let seconds = handshakes.cpu.as_secs_f64();
+    out.sample("tls_handshake_cpu_seconds_total", &[], seconds);
+    out.family(
+        "tls_agreed_total",
+        "counter",
+        "TLS handshakes by what was agreed on.",
+    );
+    for (agreed, count) in &handshakes.agreed {
+        out.sample("tls_agreed_total", &[("agreed", agreed)], count);
+    }
+}
+
+/// Nothing where there was no HTTP/2.
+fn http2(out: &mut Exposition, window: &Window) {
+    let frames = &window.frames;
+    if frames.is_empty() {
+        return;
+    }
+    out.family(
+        "header_field_bytes_total",
+        "counter",
+        "Octets of header fields before compression.",
+    );
+    for (direction, bytes) in [
+        ("request", window.octets.request_fields),
+        ("response", window.octets.response_fields),
+    ] {
+        let labels = [("direction", direction)];
+        out.sample("header_field_bytes_total", &labels, bytes.0);
+    }
+    let ways = [("sent", &frames.sent), ("received", &frames.received)];
+    out.family("frames_total", "counter", "HTTP/2 frames, by type.");
+    for (direction, kinds) in ways {
+        for (kind, count) in kinds {
+            let labels = [("direction", direction), ("type", kind)];
+            out.sample("frames_total", &labels, count.frames);
+        }
+    }
+    out.family(
+        "frame_bytes_total",
+        "counter",
+        "Octets of HTTP/2 frames, their heads included, by type.",
+    );
+    for (direction, kinds) in ways {
+        for (kind, count) in kinds {
+            let labels = [("direction", direction), ("type", kind)];
+            out.sample("frame_bytes_total", &labels, count.octets.0);
+        }
+    }
+    out.gauge(
+        "most_streams",
+        "The most streams that were open at a time on one connection.",
+        frames.most_streams,
+    );
 }
 
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
 use super::server::ServerProbes;
-use super::{Distribution, Numbers};
+use super::{Distribution, Frames, Handshakes, Numbers};
 
 /// All that a load test measured.
 #[derive(Debug, Clone)]
@@ -103,6 +103,10 @@ pub struct Window {
     pub ended: Ended,
     /// What became of connections while it lasted.
     pub connections: Connections,
+    /// TLS handshakes that were completed while it lasted.
+    pub handshakes: Handshakes,
+    /// What HTTP/2 put on connections while it lasted.
+    pub frames: Frames,
 }
 
 /// What became of connections while a window lasted, whenever they were established. How many were
@@ -223,19 +227,39 @@ impl Counts {
     }
 }
 
-/// Octets above TCP.
+/// Octets above TCP, and above TLS where there is TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Octets {
-    /// Request heads.
+    /// Request heads as transferred: of HTTP/2 the frames that carry them, their own heads included.
     pub request_heads: Bytes,
+    /// Names and values of the fields of request heads before compression; the same as
+    /// `request_heads` where nothing is compressed.
+    pub request_fields: Bytes,
     /// Request content.
     pub request_bodies: Bytes,
-    /// Response heads, interim responses included.
+    /// Response heads as transferred, interim responses included.
     pub response_heads: Bytes,
+    /// As `request_fields`, of response heads.
+    pub response_fields: Bytes,
     /// Response content with its transfer coding.
     pub response_bodies: Bytes,
     /// Response content without its transfer coding.
     pub content: Bytes,
+}
+
+impl Octets {
+    /// What compression saved of heads, requests' and responses': 1 less what was transferred over what
+    /// there was before, each below 1, and negative where heads grew. `None` where heads are not
+    /// compressed.
+    pub fn savings(&self) -> Option<(f64, f64)> {
+        let heads = (self.request_heads, self.response_heads);
+        let fields = (self.request_fields, self.response_fields);
+        let saved = |heads: Bytes, fields: Bytes| match fields.0 {
+            0 => 0.0,
+            before => 1.0 - heads.0 as f64 / before as f64,
+        };
+        (heads != fields).then(|| (saved(heads.0, fields.0), saved(heads.1, fields.1)))
+    }
 }
 
 /// How long everything took. Failed exchanges are in `corrected` and `uncorrected` with the time
@@ -250,8 +274,10 @@ pub struct Latency {
     pub queue: Distribution,
     /// From then until its first octet was handed to the transport: the generator's own lateness.
     pub send_lag: Distribution,
-    /// From asking for a connection to having it.
+    /// From asking for a connection to having it, TLS left out.
     pub connect: Distribution,
+    /// From having a connection to being able to ask over TLS on it.
+    pub tls: Distribution,
     /// From the request's first octet to the response's first.
     pub first_byte: Distribution,
     /// From the response's first octet to its last.

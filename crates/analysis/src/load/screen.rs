@@ -7,7 +7,9 @@
 //! setting that nobody asked for.
 
 use super::quantity::{count, counted, octets, percent, three_digits, time};
-use super::{Distribution, LoadResult, LoopKind, Verdict, Window, failures, rates, server_screen};
+use super::{
+    Distribution, LoadResult, LoopKind, Verdict, Window, failures, protocols, rates, server_screen,
+};
 use crate::civil;
 use crate::text::{Align, Grid, columns_of, hanging, wrap};
 
@@ -125,6 +127,9 @@ fn matrix(window: &Window) -> String {
     row("queue", &latency.queue);
     row("send lag", &latency.send_lag);
     row("connect", &latency.connect);
+    if !latency.tls.is_empty() {
+        row("TLS", &latency.tls);
+    }
     row("first byte", &latency.first_byte);
     row("transfer", &latency.transfer);
     if rates::has_pages(window) {
@@ -380,6 +385,7 @@ fn rates(result: &LoadResult) -> String {
             count(octets.content.0)
         ),
     ));
+    text.push_str(&protocols::lines(window));
     text.push_str(&load_factor(result));
     text
 }

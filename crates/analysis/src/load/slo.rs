@@ -6,7 +6,7 @@
 //! | metric | what | unit |
 //! |---|---|---|
 //! | `p50` … `p99.99`, `mean`, `max` | corrected latency | `us`, `ms`, `s` |
-//! | `uncorrected.p99`, `connect.mean` … | the same of another phase: `corrected`, `uncorrected`, `queue`, `send-lag`, `connect`, `first-byte`, `transfer`, `page` | `us`, `ms`, `s` |
+//! | `uncorrected.p99`, `connect.mean` … | the same of another phase: `corrected`, `uncorrected`, `queue`, `send-lag`, `connect`, `tls`, `first-byte`, `transfer`, `page` | `us`, `ms`, `s` |
 //! | `errors` | share of failures, statuses of 400 and above, and unfinished exchanges | `%` |
 //! | `rate` | achieved exchanges | `/s` |
 //! | `throughput`, `goodput` | response octets; useful content | `kB/s`, `MB/s`, `Mbit/s` … |
@@ -99,6 +99,7 @@ enum PhaseName {
     Queue,
     SendLag,
     Connect,
+    Tls,
     FirstByte,
     Transfer,
     Page,
@@ -214,12 +215,13 @@ impl Metric {
 }
 
 impl PhaseName {
-    const ALL: [(&'static str, PhaseName); 8] = [
+    const ALL: [(&'static str, PhaseName); 9] = [
         ("corrected", PhaseName::Corrected),
         ("uncorrected", PhaseName::Uncorrected),
         ("queue", PhaseName::Queue),
         ("send-lag", PhaseName::SendLag),
         ("connect", PhaseName::Connect),
+        ("tls", PhaseName::Tls),
         ("first-byte", PhaseName::FirstByte),
         ("transfer", PhaseName::Transfer),
         ("page", PhaseName::Page),
@@ -233,6 +235,7 @@ impl PhaseName {
             PhaseName::Queue => &latency.queue,
             PhaseName::SendLag => &latency.send_lag,
             PhaseName::Connect => &latency.connect,
+            PhaseName::Tls => &latency.tls,
             PhaseName::FirstByte => &latency.first_byte,
             PhaseName::Transfer => &latency.transfer,
             PhaseName::Page => &latency.page,

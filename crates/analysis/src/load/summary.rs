@@ -10,6 +10,7 @@ use fathometer_model::Failure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::protocols::{FramesSummary, HandshakesSummary};
 use super::server::{self, ServerProbes, SuspicionSummary};
 use super::{
     Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Verdict, Window,
@@ -136,6 +137,10 @@ pub struct WindowSummary {
     pub littles_load_factor_of_pages: Option<f64>,
     /// What became of connections while it lasted.
     pub connections: ConnectionsSummary,
+    /// TLS handshakes that were completed while it lasted; `null` when there were none.
+    pub tls: Option<HandshakesSummary>,
+    /// What HTTP/2 put on connections while it lasted; `null` when nothing.
+    pub http2: Option<FramesSummary>,
     /// How long everything took.
     pub phases: PhasesSummary,
 }
@@ -223,16 +228,24 @@ pub struct CountsSummary {
     pub sessions: u64,
 }
 
-/// Octets above TCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Octets above TCP, and above TLS where there is TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OctetsSummary {
-    /// Request heads.
+    /// Request heads as transferred: of HTTP/2 the frames that carry them, their own heads included.
     pub request_heads_bytes: u64,
+    /// Names and values of their fields before compression; the same where nothing is compressed.
+    pub request_fields_bytes: u64,
+    /// What compression saved of them, at most 1; `null` where nothing is compressed.
+    pub request_savings_share: Option<f64>,
     /// Request content.
     pub request_bodies_bytes: u64,
-    /// Response heads, interim responses included.
+    /// Response heads as transferred, interim responses included.
     pub response_heads_bytes: u64,
+    /// Names and values of their fields before compression.
+    pub response_fields_bytes: u64,
+    /// What compression saved of them, at most 1.
+    pub response_savings_share: Option<f64>,
     /// Response content with its transfer coding.
     pub response_bodies_bytes: u64,
     /// Response content without its transfer coding.
@@ -271,8 +284,10 @@ pub struct PhasesSummary {
     pub queue: Option<Phase>,
     /// From then until the first octet was handed to the transport: the generator's own lateness.
     pub send_lag: Option<Phase>,
-    /// From asking for a connection to having it.
+    /// From asking for a connection to having it, TLS left out.
     pub connect: Option<Phase>,
+    /// From having a connection to being able to ask over TLS on it.
+    pub tls: Option<Phase>,
     /// From the request's first octet to the response's first.
     pub first_byte: Option<Phase>,
     /// From the response's first octet to its last.
@@ -536,12 +551,15 @@ fn window(window: &Window) -> WindowSummary {
         littles_load_factor: rates::load_factor(window),
         littles_load_factor_of_pages: rates::page_load_factor(window),
         connections: connections(window),
+        tls: HandshakesSummary::of(&window.handshakes),
+        http2: FramesSummary::of(&window.frames),
         phases: PhasesSummary {
             corrected: Phase::of(&latency.corrected),
             uncorrected: Phase::of(&latency.uncorrected),
             queue: Phase::of(&latency.queue),
             send_lag: Phase::of(&latency.send_lag),
             connect: Phase::of(&latency.connect),
+            tls: Phase::of(&latency.tls),
             first_byte: Phase::of(&latency.first_byte),
             transfer: Phase::of(&latency.transfer),
             page: Phase::of(&latency.page),
@@ -602,8 +620,12 @@ fn by_reason(failed: &BTreeMap<Failure, u64>) -> BTreeMap<String, u64> {
 fn octets(octets: &Octets) -> OctetsSummary {
     OctetsSummary {
         request_heads_bytes: octets.request_heads.0,
+        request_fields_bytes: octets.request_fields.0,
+        request_savings_share: octets.savings().map(|(requests, _)| requests),
         request_bodies_bytes: octets.request_bodies.0,
         response_heads_bytes: octets.response_heads.0,
+        response_fields_bytes: octets.response_fields.0,
+        response_savings_share: octets.savings().map(|(_, responses)| responses),
         response_bodies_bytes: octets.response_bodies.0,
         content_bytes: octets.content.0,
     }

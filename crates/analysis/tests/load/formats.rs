@@ -29,6 +29,18 @@ fn tables_of_comma_separated_values() {
     assert_eq!(lines["promises.0.kept"], "false,");
     insta::assert_snapshot!("summary_csv", summary);
 
+    let summary = csv::summary(&sample::multiplexed(), &[]);
+    for line in [
+        "measured.tls.resumed,16,",
+        "measured.tls.cpu_per_handshake_us,250.0,us",
+        "measured.octets.response_savings_share,0.75,1",
+        "measured.http2.received.data.octets_bytes,10330000,B",
+        "measured.http2.most_streams,16,",
+        "measured.phases.tls.max_ms,1.54,ms",
+    ] {
+        assert!(summary.lines().any(|l| l == line), "{line}: {summary}");
+    }
+
     let timeline = csv::timeline(&sample::stalled());
     let widths: Vec<_> = timeline
         .lines()
@@ -241,5 +253,19 @@ fn buckets_hold_what_their_bounds_say() {
         .iter()
         .find(|(name, labels, _)| name.ends_with("_sum") && labels[0].1 == "queue");
     assert!((sum.unwrap().2 - 499.5).abs() < 1e-9);
+    assert!(!families.contains_key("fathometer_load_tls_handshakes_total"));
+    let families = exposition(&prometheus::render(&sample::multiplexed()));
+    for (family, wanted) in [
+        ("tls_handshakes_total", 64.0),
+        ("tls_early_data_total", 16.0),
+        ("tls_agreed_total", 64.0),
+        ("header_field_bytes_total", 2_640_000.0),
+        ("frames_total", 30_656.0),
+        ("most_streams", 16.0),
+    ] {
+        let (_, samples) = &families[&format!("fathometer_load_{family}")];
+        let sum: f64 = samples.iter().map(|(_, _, value)| value).sum();
+        assert_eq!(sum, wanted, "{family}");
+    }
     insta::assert_snapshot!("prometheus", prometheus::render(&sample::broken()));
 }

@@ -7,8 +7,8 @@ use fathometer_analysis::load::server::{
     MachineProbes, NetworkProbes, ProbeCost, ProgramProbes, ServerProbes,
 };
 use fathometer_analysis::load::{
-    Connections, Counts, Distribution, Ended, Generator, Interval, Latency, LoadResult, LoopKind,
-    Numbers, Octets, Setup, TargetCount, Window, WorkerHealth,
+    Connections, Counts, Distribution, Ended, FrameCount, Frames, Generator, Handshakes, Interval,
+    Latency, LoadResult, LoopKind, Numbers, Octets, Setup, TargetCount, Window, WorkerHealth,
 };
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
@@ -93,8 +93,10 @@ pub fn stalled() -> LoadResult {
         },
         octets: Octets {
             request_heads: Bytes(880_000),
+            request_fields: Bytes(880_000),
             request_bodies: Bytes(0),
             response_heads: Bytes(2_300_000),
+            response_fields: Bytes(2_300_000),
             response_bodies: Bytes(10_240_000),
             content: Bytes(10_240_000),
         },
@@ -112,6 +114,8 @@ pub fn stalled() -> LoadResult {
             idle: Duration::from_secs(640) - micros(10_995_100),
             ..Connections::default()
         },
+        handshakes: Handshakes::default(),
+        frames: Frames::default(),
     };
     let interval = |second: u64| Interval {
         start: Duration::from_secs(second),
@@ -362,9 +366,62 @@ pub fn watched() -> LoadResult {
     result
 }
 
+/// The stalled server asked over TLS with HTTP/2: 48 handshakes anew and 16 that resumed.
+pub fn multiplexed() -> LoadResult {
+    let mut result = stalled();
+    result.setup.url = "https://127.0.0.1:8443/".to_owned();
+    result.setup.policy = "h2-streams16".to_owned();
+    let measured = &mut result.measured;
+    measured.latency.tls = times((1..=64).map(|n| micros(900 + 10 * n)));
+    measured.octets = Octets {
+        request_heads: Bytes(190_000),
+        request_fields: Bytes(800_000),
+        request_bodies: Bytes(0),
+        response_heads: Bytes(460_000),
+        response_fields: Bytes(1_840_000),
+        response_bodies: Bytes(10_330_000),
+        content: Bytes(10_240_000),
+    };
+    let agreed = "TLS 1.3, AES-128-GCM, X25519, h2";
+    measured.handshakes = Handshakes {
+        full: 48,
+        resumed: 16,
+        early: 12,
+        early_refused: 4,
+        sent: Bytes(64 * 500),
+        received: Bytes(48 * 1_200 + 16 * 300),
+        certificates: Bytes(48 * 700),
+        cpu: micros(64 * 250),
+        agreed: BTreeMap::from([(agreed.to_owned(), 64)]),
+    };
+    let frames = |kinds: &[(&str, u64, u64)]| {
+        let counts = kinds.iter().map(|&(kind, frames, octets)| {
+            let octets = Bytes(octets);
+            (kind.to_owned(), FrameCount { frames, octets })
+        });
+        counts.collect()
+    };
+    measured.frames = Frames {
+        sent: frames(&[
+            ("headers", 10_000, 190_000),
+            ("settings", 128, 2_304),
+            ("window-update", 400, 5_200),
+        ]),
+        received: frames(&[
+            ("data", 10_000, 10_330_000),
+            ("headers", 10_000, 460_000),
+            ("settings", 128, 2_304),
+        ]),
+        most_streams: 16,
+        allowed_streams: Some(100),
+    };
+    result
+}
+
 /// All of them by name.
-pub fn all() -> [(&'static str, LoadResult); 5] {
+pub fn all() -> [(&'static str, LoadResult); 6] {
     [
+        ("multiplexed", multiplexed()),
         ("watched", watched()),
         ("stalled", stalled()),
         ("broken", broken()),

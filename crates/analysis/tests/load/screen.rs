@@ -35,6 +35,28 @@ fn a_server_that_never_answers_shows_time_outs() {
 }
 
 #[test]
+fn tls_and_http2_have_lines_of_their_own() {
+    let text = screen::render(&sample::multiplexed(), &[]);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let flowing = words.join(" ");
+    for words in [
+        "64 handshakes (48 full, 16 resumed, 12 with early data, 4 with early data refused)",
+        "TLS 1.3, AES-128-GCM, X25519, h2; 500 B sent, 975 B received and 250 µs of CPU each",
+        // 1 - 190/800 and 1 - 460/1840.
+        "heads 76.2 % and 75.0 % smaller by compression",
+        "at most 16 streams at a time on a connection, 100 allowed",
+        "10 528 frames sent, 20 128 received",
+    ] {
+        assert!(flowing.contains(words), "{words}: {text}");
+    }
+    insta::assert_snapshot!(text);
+    let plain = screen::render(&sample::stalled(), &[]);
+    assert!(!plain.contains("TLS") && !plain.contains("HTTP/2"));
+    let added = text.lines().count() - plain.lines().count();
+    assert!(added <= 8, "{added} lines more");
+}
+
+#[test]
 fn webstones_names() {
     insta::assert_snapshot!(webstone::render(&sample::broken()));
 }

@@ -1,0 +1,275 @@
+//! TLS and HTTP/2 beneath the exchanges: handshakes, frames, what compression saved of heads. What a
+//! result holds of them, the same for programs, and the lines of the screen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Window;
+use super::quantity::{count, counted, octets, percent, time};
+use super::screen::line;
+
+/// TLS handshakes that were completed while a window lasted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Handshakes {
+    /// Those that agreed on everything anew.
+    pub full: u64,
+    /// Those that resumed an earlier connection's session.
+    pub resumed: u64,
+    /// Of the resumed, those whose early data (0-RTT) the server took.
+    pub early: u64,
+    /// Of the resumed, those whose early data it refused: it was sent once more.
+    pub early_refused: u64,
+    /// Octets of records sent until TLS was established.
+    pub sent: Bytes,
+    /// Octets of records received until then.
+    pub received: Bytes,
+    /// Octets of the certificates among them, as they were sent; none in a resumed session.
+    pub certificates: Bytes,
+    /// Processor time of the generator within the handshakes, its system calls excluded.
+    pub cpu: Duration,
+    /// What was agreed on, and how often: version, cipher suite, key exchange, protocol.
+    pub agreed: BTreeMap<String, u64>,
+}
+
+impl Handshakes {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.full + self.resumed
+    }
+
+    /// Adds what happened elsewhere in the same window.
+    pub fn merge(&mut self, other: &Handshakes) {
+        self.full += other.full;
+        self.resumed += other.resumed;
+        self.early += other.early;
+        self.early_refused += other.early_refused;
+        self.sent += other.sent;
+        self.received += other.received;
+        self.certificates += other.certificates;
+        self.cpu += other.cpu;
+        for (agreed, times) in &other.agreed {
+            *self.agreed.entry(agreed.clone()).or_default() += times;
+        }
+    }
+}
+
+/// What HTTP/2 put on connections while a window lasted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// Frames sent, by the name of their type in RFC 9113, those of no known type as `other`.
+    pub sent: BTreeMap<String, FrameCount>,
+    /// Frames received.
+    pub received: BTreeMap<String, FrameCount>,
+    /// The most streams that were open at a time on one connection.
+    pub most_streams: u64,
+    /// The most that a server allowed; `None` where none said.
+    pub allowed_streams: Option<u64>,
+}
+
+/// Frames of one type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FrameCount {
+    /// How many.
+    pub frames: u64,
+    /// Their octets, with the nine of each frame's head.
+    pub octets: Bytes,
+}
+
+impl Frames {
+    /// How many frames were sent, and how many received.
+    pub fn count(&self) -> (u64, u64) {
+        let sum = |counts: &BTreeMap<String, FrameCount>| counts.values().map(|c| c.frames).sum();
+        (sum(&self.sent), sum(&self.received))
+    }
+
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        self.sent.is_empty() && self.received.is_empty()
+    }
+
+    /// Adds what happened elsewhere in the same window.
+    pub fn merge(&mut self, other: &Frames) {
+        for (to, from) in [
+            (&mut self.sent, &other.sent),
+            (&mut self.received, &other.received),
+        ] {
+            for (kind, count) in from {
+                let sum = to.entry(kind.clone()).or_default();
+                sum.frames += count.frames;
+                sum.octets += count.octets;
+            }
+        }
+        self.most_streams = self.most_streams.max(other.most_streams);
+        self.allowed_streams = self.allowed_streams.max(other.allowed_streams);
+    }
+}
+
+/// TLS handshakes that were completed while a window lasted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HandshakesSummary {
+    /// Those that agreed on everything anew.
+    pub full: u64,
+    /// Those that resumed an earlier connection's session.
+    pub resumed: u64,
+    /// Of the resumed, those whose early data (0-RTT) the server took.
+    pub early_data: u64,
+    /// Of the resumed, those whose early data it refused.
+    pub early_data_refused: u64,
+    /// Octets of records sent until TLS was established.
+    pub sent_bytes: u64,
+    /// Octets of records received until then.
+    pub received_bytes: u64,
+    /// Octets of the certificates among them.
+    pub certificates_bytes: u64,
+    /// Processor time of the generator within the handshakes, system calls excluded.
+    pub cpu_s: f64,
+    /// The same for one handshake.
+    pub cpu_per_handshake_us: Option<f64>,
+    /// What was agreed on, and how often: version, cipher suite, key exchange, protocol.
+    pub agreed: BTreeMap<String, u64>,
+}
+
+/// What HTTP/2 put on connections while a window lasted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FramesSummary {
+    /// Frames sent, by type.
+    pub sent: BTreeMap<String, FrameCountSummary>,
+    /// Frames received, by type.
+    pub received: BTreeMap<String, FrameCountSummary>,
+    /// The most streams that were open at a time on one connection.
+    pub most_streams: u64,
+    /// The most that a server allowed; `null` where none said.
+    pub allowed_streams: Option<u64>,
+}
+
+/// Frames of one type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FrameCountSummary {
+    /// How many.
+    pub frames: u64,
+    /// Their octets, with the nine of each frame's head.
+    pub octets_bytes: u64,
+}
+
+impl HandshakesSummary {
+    /// The figures of these handshakes; `None` when there were none.
+    pub(super) fn of(handshakes: &Handshakes) -> Option<HandshakesSummary> {
+        let count = handshakes.count();
+        (count > 0).then(|| HandshakesSummary {
+            full: handshakes.full,
+            resumed: handshakes.resumed,
+            early_data: handshakes.early,
+            early_data_refused: handshakes.early_refused,
+            sent_bytes: handshakes.sent.0,
+            received_bytes: handshakes.received.0,
+            certificates_bytes: handshakes.certificates.0,
+            cpu_s: handshakes.cpu.as_secs_f64(),
+            cpu_per_handshake_us: Some(handshakes.cpu.as_secs_f64() * 1e6 / count as f64),
+            agreed: handshakes.agreed.clone(),
+        })
+    }
+}
+
+impl FramesSummary {
+    /// The figures of these frames; `None` when there were none.
+    pub(super) fn of(frames: &Frames) -> Option<FramesSummary> {
+        (!frames.is_empty()).then(|| FramesSummary {
+            sent: by_type(&frames.sent),
+            received: by_type(&frames.received),
+            most_streams: frames.most_streams,
+            allowed_streams: frames.allowed_streams,
+        })
+    }
+}
+
+fn by_type(counts: &BTreeMap<String, FrameCount>) -> BTreeMap<String, FrameCountSummary> {
+    let counts = counts.iter().map(|(kind, count)| {
+        let count = FrameCountSummary {
+            frames: count.frames,
+            octets_bytes: count.octets.0,
+        };
+        (kind.clone(), count)
+    });
+    counts.collect()
+}
+
+/// The lines of the screen; nothing where there was neither TLS nor HTTP/2.
+pub(super) fn lines(window: &Window) -> String {
+    let mut text = String::new();
+    if window.handshakes.count() > 0 {
+        text.push_str(&line("TLS", &handshakes(&window.handshakes)));
+    }
+    if !window.frames.is_empty() {
+        text.push_str(&line("HTTP/2", &frames(window)));
+    }
+    text
+}
+
+fn handshakes(handshakes: &Handshakes) -> String {
+    let all = handshakes.count();
+    let kinds = [
+        (handshakes.full, "full"),
+        (handshakes.resumed, "resumed"),
+        (handshakes.early, "with early data"),
+        (handshakes.early_refused, "with early data refused"),
+    ];
+    let kinds: Vec<String> = kinds
+        .into_iter()
+        .filter(|&(times, _)| times > 0)
+        .map(|(times, kind)| format!("{} {kind}", count(times)))
+        .collect();
+    let mut agreed: Vec<(&String, u64)> = handshakes.agreed.iter().map(|(a, n)| (a, *n)).collect();
+    agreed.sort_by_key(|&(_, times)| std::cmp::Reverse(times));
+    let agreed: Vec<String> = match agreed.as_slice() {
+        [(only, _)] => vec![(*only).clone()],
+        several => several
+            .iter()
+            .map(|(agreed, times)| format!("{agreed}: {}", count(*times)))
+            .collect(),
+    };
+    format!(
+        "{} ({}); {}; {} sent, {} received and {} of CPU each",
+        counted(all, "handshake"),
+        kinds.join(", "),
+        agreed.join("; "),
+        octets(handshakes.sent.as_f64() / all as f64),
+        octets(handshakes.received.as_f64() / all as f64),
+        time(handshakes.cpu.div_f64(all as f64)),
+    )
+}
+
+fn frames(window: &Window) -> String {
+    let frames = &window.frames;
+    let (sent, received) = frames.count();
+    let mut facts = Vec::new();
+    if let Some((requests, responses)) = window.octets.savings() {
+        facts.push(format!(
+            "heads {} and {} smaller by compression (from {} B of requests, {} B of responses)",
+            percent(requests),
+            percent(responses),
+            count(window.octets.request_fields.0),
+            count(window.octets.response_fields.0),
+        ));
+    }
+    let allowed = match frames.allowed_streams {
+        Some(allowed) => format!(", {} allowed", count(allowed)),
+        None => String::new(),
+    };
+    facts.push(format!(
+        "at most {} at a time on a connection{allowed}",
+        counted(frames.most_streams, "stream")
+    ));
+    facts.push(format!(
+        "{} frames sent, {} received",
+        count(sent),
+        count(received)
+    ));
+    facts.join("; ")
+}
