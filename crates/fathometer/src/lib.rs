@@ -6,6 +6,7 @@ pub mod client;
 pub mod command;
 pub mod data;
 pub mod era;
+pub mod key_log;
 pub mod lab;
 pub mod load;
 pub mod load_view;

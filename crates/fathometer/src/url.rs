@@ -1,10 +1,12 @@
-//! The parts of an `http` URL that a client needs.
+//! The parts of an `http` or `https` URL that a client needs.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
-/// `http://host[:port]/target`, taken apart.
+/// `http://host[:port]/target` or the same with `https`, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
+    /// Whether it is to be asked for over TLS: `https`.
+    pub secure: bool,
     /// Host and port as written: the `Host` field.
     pub authority: String,
     /// Path and query.
@@ -15,7 +17,9 @@ pub struct Url {
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
-    #[error("{0:?} is not an http URL: write http://host[:port]/path")]
+    #[error(
+        "{0:?} is no URL that can be asked for: write http://host[:port]/path or https://host[:port]/path"
+    )]
     Scheme(String),
     /// No host, or user information.
     #[error("{0:?} has no host that can be asked: write http://host[:port]/path")]
@@ -44,8 +48,9 @@ pub enum UrlError {
 impl Url {
     /// Takes a URL apart.
     pub fn parse(text: &str) -> Result<Url, UrlError> {
-        let rest = text
-            .strip_prefix("http://")
+        let (secure, rest) = [(false, "http://"), (true, "https://")]
+            .into_iter()
+            .find_map(|(secure, scheme)| Some((secure, text.strip_prefix(scheme)?)))
             .ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
@@ -65,19 +70,28 @@ impl Url {
             });
         }
         Ok(Url {
+            secure,
             authority: authority.to_owned(),
             target,
         })
     }
 
-    /// The address of its host; port 80 when it names none.
+    /// The address of its host; port 80 when it names none, 443 over TLS.
     pub fn resolve(&self) -> Result<SocketAddr, UrlError> {
-        resolve(&self.authority)
+        resolve(&self.authority, self.default_port())
+    }
+
+    /// The port that is meant when none is named.
+    pub fn default_port(&self) -> u16 {
+        match self.secure {
+            true => 443,
+            false => 80,
+        }
     }
 }
 
-/// The first address of `host[:port]`; port 80 when there is none.
-pub fn resolve(authority: &str) -> Result<SocketAddr, UrlError> {
+/// The first address of `host[:port]`, with `default_port` when it names none.
+pub fn resolve(authority: &str, default_port: u16) -> Result<SocketAddr, UrlError> {
     let has_port = authority
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
@@ -85,7 +99,7 @@ pub fn resolve(authority: &str) -> Result<SocketAddr, UrlError> {
     let has_port = has_port && !authority.ends_with(']');
     let named = match has_port {
         true => authority.to_owned(),
-        false => format!("{authority}:80"),
+        false => format!("{authority}:{default_port}"),
     };
     named
         .to_socket_addrs()
@@ -115,13 +129,10 @@ mod tests {
             ("/", 80)
         );
         assert_eq!(Url::parse("http://h?q=1").unwrap().target, "/?q=1");
-        for bad in [
-            "https://x/",
-            "x",
-            "http:///y",
-            "http://u@h/",
-            "http://h/a b",
-        ] {
+        let secure = Url::parse("https://127.0.0.1/x").unwrap();
+        assert!(secure.secure && !url.secure);
+        assert_eq!(secure.resolve().unwrap().port(), 443);
+        for bad in ["ftp://x/", "x", "http:///y", "http://u@h/", "http://h/a b"] {
             assert!(Url::parse(bad).is_err(), "{bad}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! [`run`] starts a thread for each event loop; threads share nothing but a few counters (which page
 //! is next, how many exchanges may still be planned) and their histograms are merged at the end. A
-//! loop hosts the protocol machine of [`fathometer_http::h1::client`] on kernel sockets: sockets are
+//! loop hosts the protocol machines of [`fathometer_http::client`] on kernel sockets: sockets are
 //! watched edge-triggered and never re-armed, a request leaves with one write in the very step that
 //! read the answer before it, requests of one step leave together, and nothing is allocated for an
 //! exchange once a loop is warm.
@@ -34,6 +34,15 @@
 //! finds none free waits, and its latency counts from the plan's instant all the same. Without an
 //! end of its own a session is one page.
 //!
+//! # TLS and HTTP/2
+//! Where the policy has TLS a connection is there when its handshake is over; how long that took is a
+//! phase of its own beside connecting. Streams of HTTP/2 take the place of a pipeline: a user gives the
+//! members of a page to streams of its connection, as far as both sides' limits go, and keeps a number
+//! of streams full where the policy names one and there is nothing to wait for. An exchange that runs
+//! out of time ends its stream, and the connection goes on, unless nothing at all has come on it
+//! since. A request that the server says it has not touched (GOAWAY, REFUSED_STREAM) is made once
+//! more. With several hosts a page's members go to them in turn, the base to the first.
+//!
 //! # What counts from when
 //! *planned* is the plan's instant: in a closed loop the end of the pause, or of the response that
 //! named the member; *due* when it was planned and a connection was free; *sent* when its first
@@ -46,15 +55,20 @@
 //! A request is made once more when a connection that has served before ends before any octet of
 //! the answer (and the request may be repeated); its instants stay those of the first attempt.
 
+mod connections;
+mod exchanges;
+mod frames;
 mod health;
 mod pool;
 mod recorder;
 mod run;
+pub mod security;
 mod shared;
 mod slot;
 mod tally;
 pub mod timeline;
 mod timers;
+mod transfer;
 mod user;
 mod worker;
 
@@ -68,6 +82,7 @@ use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::h1::client::{SendError, Version};
 use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
+use fathometer_tls::ClientSettings;
 use fathometer_workload::arrivals::Arrivals;
 use fathometer_workload::plan::Plan;
 
@@ -93,8 +108,13 @@ pub struct Options {
     pub plan: Arc<Plan>,
     /// By whom, or when.
     pub users: Users,
-    /// How connections are used. HTTP/1.x; ranges are not for load tests and are ignored.
+    /// How connections are used. What the engine cannot carry out (HTTP/3, pushes, ranges; several
+    /// hosts in an open loop) is refused.
     pub policy: Policy,
+    /// Whom to trust and what to agree on; needed where the policy has TLS.
+    pub tls: Option<Arc<ClientSettings>>,
+    /// What servers may send before they are told to go on, in HTTP/2.
+    pub windows: Windows,
     /// Further fields of every request.
     pub fields: Vec<(String, String)>,
     /// How long an exchange may take, from its first octet sent to the last received. In a
@@ -149,6 +169,8 @@ impl Options {
             plan,
             users: Users::closed(10),
             policy: Policy::plain(Protocol::Http1(Version::Http11)),
+            tls: None,
+            windows: Windows::default(),
             fields: Vec::new(),
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
@@ -170,6 +192,25 @@ impl Options {
             count_targets: false,
             interval: Duration::from_secs(1),
             recorder: None,
+        }
+    }
+}
+
+/// The windows of HTTP/2 connections, in octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    /// A stream's; at most 2^31 − 1.
+    pub stream: u32,
+    /// A connection's; 65 535 to 2^31 − 1.
+    pub connection: u32,
+}
+
+/// So large that it is the server and the path that set the pace, as h2load has them: 2^30 − 1.
+impl Default for Windows {
+    fn default() -> Windows {
+        Windows {
+            stream: (1 << 30) - 1,
+            connection: (1 << 30) - 1,
         }
     }
 }
@@ -254,6 +295,14 @@ pub enum LoadError {
     /// The plan asks for nothing.
     #[error("the plan has no {0}")]
     EmptyPlan(&'static str),
+    /// A policy that load tests cannot carry out.
+    #[error("the policy {policy} cannot be carried out by a load test: {why}")]
+    Policy {
+        /// Which.
+        policy: Policy,
+        /// Why.
+        why: &'static str,
+    },
     /// A request of the plan is none.
     #[error("{method} {target:?} cannot be asked for: {error}")]
     BadRequest {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::iter::{Skip, StepBy};
 
-use fathometer_http::h1::client::Received;
+use fathometer_http::client::Received;
 use fathometer_model::{Failure, Outcome};
 use fathometer_workload::arrivals::{Arrivals, Schedule};
 use fathometer_workload::plan::PageId;
@@ -243,7 +243,7 @@ impl Worker<'_> {
                 return Some(Ok(found));
             }
         }
-        let opened = self.open(POOL);
+        let opened = self.open(POOL, 0);
         if let Ok(slot) = opened {
             if let Some(pool) = &mut self.pool {
                 pool.open += 1;
@@ -298,20 +298,8 @@ impl Worker<'_> {
                 None if self.shared.plan.sessions.pages.is_none() => self.shared.page(number),
                 None => PageId(0),
             };
-            let exchange = Exchange {
-                planned,
-                due: 0,
-                sent: 0,
-                first_byte: 0,
-                target: self.shared.plan.pages.get(page).members[0].0,
-                page: page.0,
-                user: 0,
-                head: 0,
-                content: 0,
-                member: 0,
-                status: 0,
-                retried: false,
-            };
+            let target = self.shared.plan.pages.get(page).members[0].0;
+            let exchange = Exchange::planned(planned, 0, page.0, 0, target);
             self.tally.planned(planned, true);
             self.tally.failed(&exchange, None, self.now);
             let outcome = Outcome::Failed(Failure::LocalAbort);

@@ -125,13 +125,13 @@ fn needs(options: &Options) -> (u64, u32) {
             // A user never has more connections than its largest page has members, unless it fills
             // pipelines.
             let policy = options.policy;
-            let each = match policy.pipeline {
+            let members = largest_page(&options.plan).min(256) as u16;
+            let each = match policy.pipeline.or(policy.streams) {
                 Some(_) => policy.connections,
-                None => policy
-                    .connections
-                    .min(largest_page(&options.plan).min(256) as u16),
+                None => policy.connections.min(members),
             };
-            (u64::from(most) * u64::from(each.max(1)), most)
+            let each = u64::from(each.max(1)) * u64::from(policy.hosts.clamp(1, members.max(1)));
+            (u64::from(most) * each, most)
         }
     }
 }
@@ -451,7 +451,10 @@ impl Test<'_> {
             .clock
             .realtime_of(Instant::from_nanos(edges.start));
         Setup {
-            url: format!("http://{}{path}", options.host),
+            url: match options.policy.tls {
+                true => format!("https://{}{path}", options.host),
+                false => format!("http://{}{path}", options.host),
+            },
             workload: options.plan.name.clone(),
             policy: options.policy.to_string(),
             kind,
@@ -474,14 +477,18 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
     merge_counts(&mut to.counts, from.counts());
     let Octets {
         request_heads,
+        request_fields,
         request_bodies,
         response_heads,
+        response_fields,
         response_bodies,
         content,
     } = from.octets;
     to.octets.request_heads += request_heads;
     to.octets.request_bodies += request_bodies;
+    to.octets.request_fields += request_fields;
     to.octets.response_heads += response_heads;
+    to.octets.response_fields += response_fields;
     to.octets.response_bodies += response_bodies;
     to.octets.content += content;
     let Latency {
@@ -490,6 +497,7 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
         queue,
         send_lag,
         connect,
+        tls,
         first_byte,
         transfer,
         page,
@@ -501,6 +509,7 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
         (&mut to.latency.queue, queue),
         (&mut to.latency.send_lag, send_lag),
         (&mut to.latency.connect, connect),
+        (&mut to.latency.tls, tls),
         (&mut to.latency.first_byte, first_byte),
         (&mut to.latency.transfer, transfer),
         (&mut to.latency.page, page),
@@ -523,4 +532,6 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
     to.ended.useful += useful;
     to.ended.connected += connected;
     to.connections.merge(&from.connections);
+    to.handshakes.merge(&from.handshakes);
+    to.frames.merge(&from.frames.frames());
 }

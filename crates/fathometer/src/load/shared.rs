@@ -1,21 +1,30 @@
 //! What all loops of a test share: the plan, the requests, and whose turn it is.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fathometer_http::driver::Policy;
-use fathometer_http::h1::client::{Config, PreparedRequest, SendError, Timeouts, Version};
+use fathometer_http::client::{Connection, PreparedRequest, SendError};
+use fathometer_http::driver::{Policy, Protocol};
+use fathometer_http::h1::client::{self as http1, Timeouts, is_idempotent};
+use fathometer_http::h2::client::{self as http2, Scheme};
+use fathometer_http::h2::settings::Settings;
 use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
 use fathometer_workload::plan::{Choice, PageId, Plan, Script, Target, TargetId};
 
-use super::{Limit, LoadError, Options};
+use super::security::Security;
+use super::slot::Exchange;
+use super::{Limit, LoadError, Options, Users, Windows};
 
 /// Whatever the loops only read, and a few counters.
 pub(super) struct Shared {
     pub(super) plan: std::sync::Arc<Plan>,
     pub(super) requests: Requests,
     pub(super) policy: Policy,
+    /// Where the policy has TLS.
+    pub(super) tls: Option<Security>,
+    windows: Windows,
     pub(super) address: SocketAddr,
     pub(super) sockets: SocketOptions,
     /// Set once connected, and again after each read.
@@ -67,11 +76,23 @@ impl Shared {
         if nothing || plan.pages.is_empty() {
             return Err(LoadError::EmptyPlan("pages"));
         }
+        check_policy(options)?;
         let endless = plan.sessions.pages.is_none() && plan.sessions.off.is_none();
         let scripted = matches!(plan.choice, Choice::Scripts(_));
         Ok(Shared {
             requests: Requests::new(options)?,
             policy: options.policy,
+            tls: match (options.policy.tls, &options.tls) {
+                (false, _) => None,
+                (true, Some(settings)) => Some(Security::new(options, settings)),
+                (true, None) => {
+                    return Err(LoadError::Policy {
+                        policy: options.policy,
+                        why: "it needs TLS, and nothing says whom to trust",
+                    });
+                }
+            },
+            windows: options.windows,
             address: options.address,
             sockets: SocketOptions {
                 quick_ack: None,
@@ -83,7 +104,7 @@ impl Shared {
             keep_alive: options.keep_alive.map(|time| time.as_nanos() as u64),
             timeout: options.timeout.as_nanos() as u64,
             connect_timeout: options.connect_timeout.as_nanos() as u64,
-            fills: options.policy.pipeline.is_some()
+            fills: is_kept_full(&options.policy)
                 && endless
                 && !scripted
                 && !options.policy.early_close
@@ -104,24 +125,60 @@ impl Shared {
         })
     }
 
-    /// How the machine of a connection behaves. Time limits are the loop's, which watches an
-    /// exchange from when it was sent.
-    pub(super) fn machine(&self) -> Config {
-        Config {
-            depth: self.depth(),
-            timeouts: Timeouts {
-                head: None,
-                idle: None,
-                total: None,
-                ..Timeouts::default()
-            },
-            ..Config::default()
+    /// The machine of a connection. Time limits are the loop's, which watches an exchange from when it
+    /// was sent.
+    pub(super) fn machine(&self) -> Connection {
+        let timeouts = Timeouts {
+            head: None,
+            idle: None,
+            total: None,
+            ..Timeouts::default()
+        };
+        match self.policy.protocol {
+            Protocol::Http2 => http2::Connection::new(http2::Config {
+                scheme: match self.policy.tls {
+                    true => Scheme::Https,
+                    false => Scheme::Http,
+                },
+                streams: self.policy.streams.map_or(u32::MAX, u32::from),
+                settings: Settings {
+                    initial_window_size: self.windows.stream,
+                    ..http2::Config::default().settings
+                },
+                connection_window: self.windows.connection,
+                timeouts,
+                settings_timeout: None,
+                ..http2::Config::default()
+            })
+            .into(),
+            _ => http1::Connection::new(http1::Config {
+                depth: self.depth(),
+                timeouts,
+                ..http1::Config::default()
+            })
+            .into(),
         }
     }
 
     /// The most unanswered requests on a connection.
     pub(super) fn depth(&self) -> u16 {
-        self.policy.pipeline.unwrap_or(1).max(1)
+        match self.policy.protocol {
+            Protocol::Http1(_) => self.policy.pipeline.unwrap_or(1).max(1),
+            _ => self.policy.streams.unwrap_or(u16::MAX).max(1),
+        }
+    }
+
+    /// Which of the policy's hosts has the member of a page at this place.
+    pub(super) fn host_of(&self, member: u16) -> u16 {
+        member % self.policy.hosts.max(1)
+    }
+
+    /// Whether nothing is lost when somebody has these exchanges carried out twice.
+    pub(super) fn is_harmless(&self, exchanges: &VecDeque<Exchange>) -> bool {
+        exchanges.iter().all(|exchange| {
+            let target = self.target(TargetId(exchange.target));
+            is_idempotent(&target.method) && target.content.is_none()
+        })
     }
 
     /// Takes one exchange off those that may still be planned. False: there is none.
@@ -215,16 +272,44 @@ impl Shared {
     }
 }
 
+/// Whether a user of this policy keeps its connections full where there is nothing to wait for.
+fn is_kept_full(policy: &Policy) -> bool {
+    policy.pipeline.is_some() || policy.streams.is_some_and(|streams| streams > 1)
+}
+
+/// Refuses what the engine cannot carry out, rather than carry out something else.
+fn check_policy(options: &Options) -> Result<(), LoadError> {
+    let policy = options.policy;
+    let open = matches!(options.users, Users::Open { .. });
+    let why = match policy {
+        Policy {
+            protocol: Protocol::Http3,
+            ..
+        } => "load tests do not speak HTTP/3 yet: `fathometer fetch` and studies of pages do",
+        Policy { push: true, .. } => "what servers push is for page retrievals, not for load tests",
+        Policy { ranges: true, .. } => {
+            "ranges of images are for page retrievals, not for load tests"
+        }
+        Policy { hosts: 2.., .. } if open => {
+            "arrivals share their connections, whatever the host: use users that wait (-c, --ue)"
+        }
+        _ => return Ok(()),
+    };
+    Err(LoadError::Policy { policy, why })
+}
+
 /// The members of the largest page.
 pub(super) fn largest_page(plan: &Plan) -> usize {
     let pages = (0..plan.pages.len() as u32).map(|page| plan.pages.get(PageId(page)).members.len());
     pages.max().unwrap_or(1)
 }
 
-/// The requests of a plan, rendered but for their targets: one for each method and length of
-/// content.
+/// The requests of a plan, rendered but for their targets: one for each method, length of content
+/// and host.
 pub(super) struct Requests {
+    /// By shape, then by host.
     shapes: Vec<PreparedRequest>,
+    hosts: usize,
     /// The shape of each target; empty when all have the first.
     shape_of: Vec<u16>,
 }
@@ -232,8 +317,10 @@ pub(super) struct Requests {
 impl Requests {
     fn new(options: &Options) -> Result<Requests, LoadError> {
         let mut kinds: Vec<(&str, Option<u64>)> = Vec::new();
+        let names = host_names(&options.host, options.policy.hosts);
         let mut requests = Requests {
             shapes: Vec::new(),
+            hosts: names.len(),
             shape_of: Vec::with_capacity(options.plan.targets.len()),
         };
         for target in &options.plan.targets {
@@ -250,14 +337,12 @@ impl Requests {
             let shape = match kinds.iter().rposition(|&known| known == kind) {
                 Some(shape) => shape,
                 None => {
-                    let prepared = PreparedRequest::new(
-                        kind.0,
-                        &options.host,
-                        options.policy.protocol.http1().unwrap_or(Version::Http11),
-                        &options.fields,
-                        length,
-                    );
-                    requests.shapes.push(prepared.map_err(bad)?);
+                    for name in &names {
+                        let protocol = options.policy.protocol;
+                        let prepared =
+                            PreparedRequest::new(protocol, kind.0, name, &options.fields, length);
+                        requests.shapes.push(prepared.map_err(bad)?);
+                    }
                     kinds.push(kind);
                     kinds.len() - 1
                 }
@@ -265,17 +350,24 @@ impl Requests {
             let shape = u16::try_from(shape).map_err(|_| bad(SendError::BadContent))?;
             requests.shape_of.push(shape);
         }
-        if requests.shapes.len() == 1 {
+        if kinds.len() == 1 {
             requests.shape_of = Vec::new();
         }
         Ok(requests)
     }
 
-    /// The rendered part of a target's request.
-    pub(super) fn shape(&self, target: TargetId) -> &PreparedRequest {
+    /// The rendered part of a target's request to a host.
+    pub(super) fn shape(&self, target: TargetId, host: u16) -> &PreparedRequest {
         let shape = self.shape_of.get(target.0 as usize).copied().unwrap_or(0);
-        &self.shapes[usize::from(shape)]
+        &self.shapes[usize::from(shape) * self.hosts + usize::from(host)]
     }
+}
+
+/// What a policy's hosts are called: the first as the server is, the others `s1.` and so on before
+/// that.
+pub(super) fn host_names(host: &str, hosts: u16) -> Vec<String> {
+    let others = (1..hosts).map(|number| format!("s{number}.{host}"));
+    std::iter::once(host.to_owned()).chain(others).collect()
 }
 
 impl Shared {

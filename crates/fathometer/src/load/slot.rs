@@ -1,13 +1,23 @@
-//! A place for a connection: its socket, its protocol machine and the exchanges on it.
+//! A place for a connection: its socket, TLS where there is TLS, its protocol machine and the exchanges
+//! on it.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
 
-use fathometer_http::h1::client::{Config, Connection};
+use fathometer_http::client::{Connection, RequestId};
+use fathometer_tls::Session;
+
+use super::frames::Counted;
+
+/// Streams that a connection is given before the server has said how many it takes: no server that
+/// follows the advice of RFC 9113 section 6.5.2 takes fewer.
+const STREAMS_AT_FIRST: usize = 100;
 
 /// One exchange under way. Times are nanoseconds of the clock; zero: not yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
+    /// Its request on the connection that it is on.
+    pub(super) request: RequestId,
     pub(super) planned: u64,
     pub(super) due: u64,
     pub(super) sent: u64,
@@ -18,6 +28,8 @@ pub(super) struct Exchange {
     pub(super) user: u32,
     /// Octets of its head.
     pub(super) head: u32,
+    /// Octets of its fields before compression.
+    pub(super) fields: u32,
     /// Octets of its content.
     pub(super) content: u64,
     /// Its place in the page.
@@ -25,6 +37,37 @@ pub(super) struct Exchange {
     pub(super) status: u16,
     /// It has been asked before, on a connection that ended.
     pub(super) retried: bool,
+    /// Its time was up, and its stream was given up for that.
+    pub(super) overdue: bool,
+}
+
+impl Exchange {
+    /// One that was planned for a member of a page and has not been asked.
+    pub(super) fn planned(
+        planned: u64,
+        user: u32,
+        page: u32,
+        member: u16,
+        target: u32,
+    ) -> Exchange {
+        Exchange {
+            request: RequestId::default(),
+            planned,
+            due: 0,
+            sent: 0,
+            first_byte: 0,
+            target,
+            page,
+            user,
+            head: 0,
+            fields: 0,
+            content: 0,
+            member,
+            status: 0,
+            retried: false,
+            overdue: false,
+        }
+    }
 }
 
 /// What a slot is doing.
@@ -32,8 +75,10 @@ pub(super) struct Exchange {
 pub(super) enum State {
     /// Nothing: there is no connection.
     Free,
-    /// Waiting for the handshake.
+    /// Waiting for the handshake of TCP.
     Connecting,
+    /// Waiting for the handshake of TLS.
+    Securing,
     /// Exchanging.
     Open,
     /// Done; waiting for the server to close first, so that the local port is free at once.
@@ -51,6 +96,16 @@ pub(super) enum End {
     Failure,
 }
 
+/// What protects the octets of a connection.
+pub(super) enum Protection {
+    /// Nothing.
+    None,
+    /// TLS.
+    Tls(Box<Session>),
+    /// TLS, which is elsewhere while what it has opened is dealt with: nothing can be written.
+    Lent,
+}
+
 /// The owner of a connection that belongs to nobody in particular.
 pub(super) const POOL: u32 = u32::MAX;
 
@@ -58,7 +113,9 @@ pub(super) const POOL: u32 = u32::MAX;
 pub(super) struct Slot {
     pub(super) state: State,
     pub(super) stream: Option<TcpStream>,
+    pub(super) protection: Protection,
     pub(super) machine: Connection,
+    /// In the order of their requests, whichever is answered first.
     pub(super) exchanges: VecDeque<Exchange>,
     /// Counts the connections that were here, so that news of an old one is known as such.
     pub(super) generation: u32,
@@ -66,10 +123,20 @@ pub(super) struct Slot {
     pub(super) number: u32,
     /// The user it belongs to, or [`POOL`].
     pub(super) owner: u32,
+    /// Which of the policy's hosts it goes to.
+    pub(super) host: u16,
     /// When it was asked for.
     pub(super) opened: u64,
-    /// When it was there; zero: not yet.
+    /// When TCP was there, and TLS began.
+    pub(super) reached: u64,
+    /// When it could carry requests; zero: not yet.
     pub(super) established: u64,
+    /// When something was last read from it.
+    pub(super) heard: u64,
+    /// Processor time that the handshake of TLS has taken, in nanoseconds.
+    pub(super) handshake_time: u64,
+    /// Octets of the machine's that were sent as early data, and when.
+    pub(super) early: Option<(usize, u64)>,
     /// When it could take a further request.
     pub(super) free_since: u64,
     /// When lingering ends.
@@ -84,6 +151,14 @@ pub(super) struct Slot {
     pub(super) blocked: bool,
     /// The server has closed its side.
     pub(super) closed_there: bool,
+    /// The server has said how many streams it takes.
+    pub(super) knows_server: bool,
+    /// Set once the machine is done while its input is still held: how it ended.
+    pub(super) ending: Option<End>,
+    /// The most exchanges that were under way on it at a time since frames were last counted.
+    pub(super) most_streams: u32,
+    /// Frames that are in the tally already.
+    pub(super) counted: Counted,
     /// It is on the list of those with something to write.
     pub(super) dirty: bool,
     /// It is on the list of those that can take a request.
@@ -91,17 +166,23 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(config: Config) -> Slot {
+    pub(super) fn new(machine: Connection) -> Slot {
         Slot {
             state: State::Free,
             stream: None,
-            machine: Connection::new(config),
+            protection: Protection::None,
+            machine,
             exchanges: VecDeque::new(),
             generation: 0,
             number: 0,
             owner: POOL,
+            host: 0,
             opened: 0,
+            reached: 0,
             established: 0,
+            heard: 0,
+            handshake_time: 0,
+            early: None,
             free_since: 0,
             linger_until: 0,
             armed_at: 0,
@@ -109,6 +190,10 @@ impl Slot {
             left: u32::MAX,
             blocked: false,
             closed_there: false,
+            knows_server: false,
+            ending: None,
+            most_streams: 0,
+            counted: Counted::default(),
             dirty: false,
             listed: false,
         }
@@ -116,8 +201,36 @@ impl Slot {
 
     /// Whether a request may be given to it now.
     pub(super) fn has_room(&self) -> bool {
-        matches!(self.state, State::Open | State::Connecting)
-            && self.left > 0
+        matches!(
+            self.state,
+            State::Open | State::Connecting | State::Securing
+        ) && self.left > 0
             && self.machine.can_request()
+            && (self.knows_server
+                || self.exchanges.len() < STREAMS_AT_FIRST
+                || !self.machine.is_http2())
+    }
+
+    /// The place of a request's exchange. HTTP/1.x answers in order, and HTTP/2 nearly.
+    pub(super) fn place_of(&self, request: RequestId) -> Option<usize> {
+        match self.exchanges.front() {
+            Some(oldest) if oldest.request == request => Some(0),
+            _ => self
+                .exchanges
+                .binary_search_by_key(&request, |exchange| exchange.request)
+                .ok(),
+        }
+    }
+
+    /// The exchange of a request.
+    pub(super) fn exchange(&mut self, request: RequestId) -> Option<&mut Exchange> {
+        let place = self.place_of(request)?;
+        self.exchanges.get_mut(place)
+    }
+
+    /// Takes the exchange of a request, which has ended.
+    pub(super) fn take(&mut self, request: RequestId) -> Option<Exchange> {
+        let place = self.place_of(request)?;
+        self.exchanges.remove(place)
     }
 }

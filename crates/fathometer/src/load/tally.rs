@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fathometer_analysis::load::{Connections, Counts, Ended, Latency, Octets};
-use fathometer_http::h1::client::Received;
+use fathometer_analysis::load::{Connections, Counts, Ended, Handshakes, Latency, Octets};
+use fathometer_http::client::Received;
 use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome};
 
+use super::frames::FrameTally;
 use super::recorder::Rows;
 use super::slot::{End, Exchange};
 use super::timeline::Part;
@@ -65,6 +66,8 @@ pub(super) struct WindowTally {
     pub(super) latency: Latency,
     pub(super) ended: Ended,
     pub(super) connections: Connections,
+    pub(super) handshakes: Handshakes,
+    pub(super) frames: FrameTally,
 }
 
 fn by_failure(counts: &[u64; Failure::ALL.len()]) -> BTreeMap<Failure, u64> {
@@ -238,6 +241,7 @@ impl Tally {
         let window = &mut self.windows[self.edges.window(exchange.planned)];
         window.sent += 1;
         window.octets.request_heads.0 += u64::from(exchange.head);
+        window.octets.request_fields.0 += u64::from(exchange.fields);
         window.octets.request_bodies.0 += exchange.content;
         self.sample(Sample {
             window: self.edges.window(exchange.planned) as u8,
@@ -316,6 +320,7 @@ impl Tally {
         }
         window.statuses[usize::from(exchange.status)] += 1;
         window.octets.response_heads += received.head;
+        window.octets.response_fields += received.fields;
         window.octets.response_bodies += received.body;
         window.octets.content += received.content;
         if wanted.is_some_and(|wanted| wanted != received.content) {

@@ -5,7 +5,7 @@ use fathometer_workload::plan::{PageId, PageTargets};
 
 use super::CONNECT_PAUSE;
 use super::shared::Shared;
-use super::slot::{Exchange, POOL, Slot, State};
+use super::slot::{Exchange, POOL, State};
 use super::timers::Timer;
 use super::worker::Worker;
 
@@ -273,20 +273,8 @@ impl Worker<'_> {
                 return user.in_flight == 0;
             }
             let user = &self.users[place as usize];
-            let exchange = Exchange {
-                planned,
-                due: 0,
-                sent: 0,
-                first_byte: 0,
-                target: user.targets(self.shared).members[usize::from(member)].0,
-                page: user.page,
-                user: place,
-                head: 0,
-                content: 0,
-                member,
-                status: 0,
-                retried: false,
-            };
+            let target = user.targets(self.shared).members[usize::from(member)].0;
+            let exchange = Exchange::planned(planned, place, user.page, member, target);
             let Some(slot) = self.connection(place, &exchange) else {
                 return false;
             };
@@ -333,7 +321,7 @@ impl Worker<'_> {
     fn connection(&mut self, place: u32, exchange: &Exchange) -> Option<Result<u32, Failure>> {
         let found = match self.pool.is_some() {
             true => self.connection_of_pool(place, exchange.planned),
-            false => self.connection_of_user(place),
+            false => self.connection_of_user(place, self.shared.host_of(exchange.member)),
         };
         if let Some(Err(_)) = found
             && self.pool.is_none()
@@ -343,25 +331,26 @@ impl Worker<'_> {
         found
     }
 
-    /// A connection of the user's own: serially an idle one, pipelined the next in turn, a new one
-    /// where there is none yet.
-    fn connection_of_user(&mut self, place: u32) -> Option<Result<u32, Failure>> {
-        let most = u32::from(self.shared.policy.connections.max(1));
+    /// A connection of the user's own to a host: serially an idle one, pipelined or with streams the
+    /// next in turn, a new one where there is none yet.
+    fn connection_of_user(&mut self, place: u32, host: u16) -> Option<Result<u32, Failure>> {
+        let policy = &self.shared.policy;
+        let most = u32::from(policy.connections.max(1));
         let user = &self.users[place as usize];
-        let usable = |&slot: &u32| {
-            let slot: &Slot = &self.slots[slot as usize];
-            slot.has_room()
-        };
-        if self.shared.policy.pipeline.is_none() {
-            if let Some(&slot) = user.slots.iter().find(|&slot| usable(slot)) {
+        let is_there = |slot: u32| self.slots[slot as usize].host == host;
+        let usable = |slot: u32| self.slots[slot as usize].has_room();
+        let there = || user.slots.iter().copied().filter(|&slot| is_there(slot));
+        let open = there().count() as u32;
+        if policy.pipeline.is_none() && !policy.protocol.multiplexes() {
+            if let Some(slot) = there().find(|&slot| usable(slot)) {
                 return Some(Ok(slot));
             }
         } else {
             for step in 0..most {
                 let turn = (user.turn + step) % most;
-                match user.slots.get(turn as usize) {
+                match there().nth(turn as usize) {
                     Some(slot) if !usable(slot) => {}
-                    Some(&slot) => {
+                    Some(slot) => {
                         self.users[place as usize].turn = turn + 1;
                         return Some(Ok(slot));
                     }
@@ -372,10 +361,10 @@ impl Worker<'_> {
                 }
             }
         }
-        if self.users[place as usize].slots.len() as u32 >= most {
+        if open >= most {
             return None;
         }
-        let opened = self.open(place);
+        let opened = self.open(place, host);
         if let Ok(slot) = opened {
             self.users[place as usize].slots.push(slot);
         }
@@ -395,8 +384,9 @@ impl Worker<'_> {
         true
     }
 
-    /// Fills the pipelines of a user; every exchange is a page of its own. A pipeline is filled when
-    /// half of it has been answered, so that requests leave in one write and not one by one.
+    /// Fills the pipelines of a user, or its streams; every exchange is a page of its own. A pipeline is
+    /// filled when half of it has been answered, so that requests leave in one write and not one by
+    /// one.
     fn fill(&mut self, place: u32) {
         if self.users[place as usize].stage != Stage::Page
             || self.is_paused(place)
@@ -409,20 +399,7 @@ impl Worker<'_> {
             let exchange = match again {
                 Some(exchange) => exchange,
                 None if self.is_planned_out() => return,
-                None => Exchange {
-                    planned: self.now,
-                    due: 0,
-                    sent: 0,
-                    first_byte: 0,
-                    target: 0,
-                    page: 0,
-                    user: place,
-                    head: 0,
-                    content: 0,
-                    member: 0,
-                    status: 0,
-                    retried: false,
-                },
+                None => Exchange::planned(self.now, place, 0, 0, 0),
             };
             let Some(slot) = self.connection(place, &exchange) else {
                 return;
@@ -454,7 +431,10 @@ impl Worker<'_> {
     fn is_half_full(&self, place: u32) -> bool {
         let user = &self.users[place as usize];
         let policy = &self.shared.policy;
-        let half = usize::from(policy.pipeline.unwrap_or(1)) / 2;
+        let Some(depth) = policy.pipeline else {
+            return false;
+        };
+        let half = usize::from(depth) / 2;
         user.again.is_empty()
             && user.slots.len() >= usize::from(policy.connections.max(1))
             && user

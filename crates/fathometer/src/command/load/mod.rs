@@ -4,8 +4,8 @@ mod output;
 mod plan;
 mod probes;
 mod rate;
+mod security;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,15 +14,16 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum, value_parser};
 use fathometer_analysis::load::{LoadResult, Slo, Verdict};
-use fathometer_http::driver::Policy;
+use fathometer_http::driver::{Policy, Protocol};
 use fathometer_model::Seed;
-use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched, socket};
+use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched};
 
 use self::output::Format;
 use self::probes::{Probes, Target};
+use self::security::SecurityArguments;
 use super::Failure;
 use super::arguments::{some_time, time};
-use crate::load::{self, Limit, Live, Options, Phase, Users};
+use crate::load::{self, Limit, Live, Options, Phase, Users, Windows};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use crate::study::run::machine_facts;
 use crate::url::{self, Url};
@@ -30,12 +31,14 @@ use crate::url::{self, Url};
 /// Users of a closed loop, and connections of an open one, when nobody says how many.
 const USERS: u32 = 50;
 const TIME: Duration = Duration::from_secs(10);
+/// The largest window of HTTP/2.
+const MOST_WINDOW: i64 = (1 << 31) - 1;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LoadArguments {
-    /// The server: http://host[:port]/path; with --workload its path is not used
+    /// The server: http[s]://host[:port]/path; with --workload its path is not used
     url: String,
     /// Users that wait for their answers; in an open loop the most connections [default: 50]
     #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
@@ -65,9 +68,23 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FACTOR", value_parser = speed, default_value = "1")]
     speed: f64,
     /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipelineN,
-    /// h1.1-early-close
-    #[arg(long, default_value = "h1.1")]
-    policy: Policy,
+    /// h1.1-early-close, h2, h2c, h2xN, h2-sharded [default: h1.1; over TLS h2 where the server speaks
+    /// it]
+    #[arg(long)]
+    policy: Option<Policy>,
+    /// Keep so many requests under way on each connection: streams of HTTP/2, a pipeline of HTTP/1.1
+    #[arg(short = 'm', long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    max_streams: Option<u16>,
+    /// Octets that a server may send on a stream of HTTP/2 before it is told to go on
+    #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().stream)]
+    #[arg(value_parser = value_parser!(u32).range(0..=MOST_WINDOW))]
+    h2_window: u32,
+    /// The same of all streams of a connection together
+    #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().connection)]
+    #[arg(value_parser = value_parser!(u32).range(65_535..=MOST_WINDOW))]
+    h2_connection_window: u32,
+    #[command(flatten)]
+    security: SecurityArguments,
     /// What is asked for: webstone, almeida-a, specweb96, today …, or webstone:FILE, wsesslog:FILE,
     /// log:FILE, har:FILE (`fathometer list` has them all)
     #[arg(long, value_name = "W")]
@@ -153,6 +170,7 @@ const EXAMPLES: &str = "Examples:
   fathometer load http://127.0.0.1:8080/ --workload webstone -c 40 --policy h1.0 --format webstone
   fathometer load http://127.0.0.1:8080/ --workload surge --ue 200 -d 10m
   fathometer load http://127.0.0.1:8080/ -c 200 --probe $(pgrep -o nginx)
+  fathometer load https://127.0.0.1:8443/ -c 16 -m 16 --insecure    HTTP/2, 16 streams on each of 16
 Exit codes: 0 done, 1 failed or interrupted, 2 usage, 3 measured but INVALID, 4 a promise was broken.";
 
 /// How the requests of an open loop follow each other.
@@ -170,7 +188,7 @@ pub enum ArrivalsChoice {
 pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     let url = Url::parse(&arguments.url)?;
     let address = match &arguments.connect_to {
-        Some(place) => url::resolve(place)?,
+        Some(place) => url::resolve(place, url.default_port())?,
         None => url.resolve()?,
     };
     let planned = plan::of(arguments, &url)?;
@@ -178,12 +196,24 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         eprintln!("{}: {note}", planned.plan.name);
     }
     let interrupt = Interrupt::install()?;
-    meet(address, arguments.connect_timeout)?;
     let clock = Clock::start();
+    let met = security::meet(
+        (arguments.policy, arguments.max_streams),
+        &arguments.security,
+        &url,
+        address,
+        arguments.connect_timeout,
+        clock,
+    )?;
     let saved = output::Saved::begin(&arguments.save, &planned.plan)?;
     let options = Options {
         users: planned.users.clone(),
-        policy: arguments.policy,
+        policy: met.policy,
+        tls: met.tls,
+        windows: Windows {
+            stream: arguments.h2_window,
+            connection: arguments.h2_connection_window,
+        },
         fields: fields(&arguments.headers)?,
         timeout: arguments.timeout,
         connect_timeout: arguments.connect_timeout,
@@ -208,7 +238,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         recorder: saved.recorder(),
         ..Options::new(address, url.authority, Arc::clone(&planned.plan))
     };
-    let title = title(arguments, &planned);
+    let title = title(arguments, met.policy, &planned);
     let mut view = LoadView::new(Kind::detect(arguments.quiet), outline(title, &options));
     let probes = Probes::start(&arguments.probe, clock)?;
     let result = load::run(options, clock, &|| interrupt.is_raised(), &mut |live| {
@@ -217,7 +247,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     view.finish();
     let mut result = result?;
     result.server = probes.map(|probes| probes.stop(&result));
-    describe(&mut result, arguments, &planned);
+    describe(&mut result, arguments, met.policy, &planned);
     let promises = arguments
         .slo
         .as_ref()
@@ -284,29 +314,6 @@ fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
     }
 }
 
-/// Connects once, so that a wrong address is told at once and not after the whole test.
-fn meet(address: SocketAddr, patience: Duration) -> Result<(), Failure> {
-    match std::net::TcpStream::connect_timeout(&address, patience.max(Duration::from_millis(1))) {
-        Ok(connection) => {
-            // Nothing of it stays behind, neither here nor in the server's tables.
-            let _ = socket::set_linger(&connection, Some(Duration::ZERO));
-            Ok(())
-        }
-        Err(error) => {
-            let advice = match error.kind() {
-                std::io::ErrorKind::ConnectionRefused => {
-                    ": nobody listens there; is the server running, and on this port?"
-                }
-                std::io::ErrorKind::TimedOut => {
-                    ": nobody answered; is the address right, and is there a firewall? (--connect-timeout says how long to wait)"
-                }
-                _ => "",
-            };
-            Err(format!("failed to connect to {address}: {error}{advice}").into())
-        }
-    }
-}
-
 fn fields(headers: &[String]) -> Result<Vec<(String, String)>, Failure> {
     let mut fields = vec![(
         "User-Agent".to_owned(),
@@ -352,7 +359,7 @@ fn threads() -> usize {
     sched::processors().map_or(1, |processors| processors.len().div_ceil(2))
 }
 
-fn title(arguments: &LoadArguments, planned: &plan::Planned) -> String {
+fn title(arguments: &LoadArguments, policy: Policy, planned: &plan::Planned) -> String {
     let who = match &planned.users {
         Users::Closed { users, .. } => format!("{users} users"),
         Users::Open { arrivals, .. } => arrivals.to_string(),
@@ -361,7 +368,7 @@ fn title(arguments: &LoadArguments, planned: &plan::Planned) -> String {
         Some(workload) => format!(" {workload}"),
         None => String::new(),
     };
-    format!("{}{what} · {} · {who}", arguments.url, arguments.policy)
+    format!("{}{what} · {policy} · {who}", arguments.url)
 }
 
 fn outline(title: String, options: &Options) -> Outline {
@@ -392,7 +399,12 @@ fn show(view: &mut LoadView, live: &Live) {
 }
 
 /// What the engine does not know of the test.
-fn describe(result: &mut LoadResult, arguments: &LoadArguments, planned: &plan::Planned) {
+fn describe(
+    result: &mut LoadResult,
+    arguments: &LoadArguments,
+    policy: Policy,
+    planned: &plan::Planned,
+) {
     let setup = &mut result.setup;
     setup.url.clone_from(&arguments.url);
     setup.command = std::env::args().collect();
@@ -438,11 +450,25 @@ fn describe(result: &mut LoadResult, arguments: &LoadArguments, planned: &plan::
         "30 s".to_owned(),
     );
     tell(!arguments.warmup.is_zero(), "warm-up", "none".to_owned());
-    tell(
-        arguments.policy.to_string() != "h1.1",
-        "policy",
-        "h1.1".to_owned(),
-    );
+    tell(arguments.policy.is_some(), "policy", policy.to_string());
+    if policy.protocol == Protocol::Http2 {
+        let windows = Windows::default();
+        for (name, given, default) in [
+            ("window of a stream", arguments.h2_window, windows.stream),
+            (
+                "window of a connection",
+                arguments.h2_connection_window,
+                windows.connection,
+            ),
+        ] {
+            tell(given != default, name, format!("{default} B"));
+        }
+    }
+    if policy.tls {
+        for (name, value) in arguments.security.defaults() {
+            tell(false, name, value);
+        }
+    }
     tell(
         arguments.keep_alive.is_some(),
         "idle connections",

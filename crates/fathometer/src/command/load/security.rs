@@ -1,0 +1,429 @@
+//! TLS of a load test, from the arguments, and the first meeting with the server: who does not listen,
+//! is not trusted or speaks something else is told before anything is measured.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use fathometer_http::driver::{Policy, Protocol};
+use fathometer_http::h1::client::Version;
+use fathometer_http::h2;
+use fathometer_sys::{Clock, socket};
+use fathometer_tls::{
+    Alert, ClientOptions, ClientSettings, Identity, Roots, Session, TlsFailure, Verification,
+    Version as TlsVersion,
+};
+
+use super::super::Failure;
+use crate::key_log::KeyLogFile;
+use crate::load::security::{agreement, agrees, without_port};
+use crate::url::Url;
+
+/// Where Debian, and others after it, keep the authorities that this system trusts; then where Fedora
+/// does.
+const SYSTEM_ROOTS: [&str; 2] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+];
+
+/// Arguments about TLS.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct SecurityArguments {
+    /// Trust any certificate
+    #[arg(short = 'k', long)]
+    insecure: bool,
+    /// Trust these authorities (PEM) [default: this system's]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    cacert: Option<PathBuf>,
+    /// The client's own certificates (PEM), for a server that asks for them
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The private key of the client's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// The versions of TLS offered: 1.2 or 1.3 [default: both]
+    #[arg(long, value_name = "VERSION")]
+    tls_version: Option<TlsVersion>,
+    /// Resume no session: every handshake is a full one
+    #[arg(long)]
+    no_resume: bool,
+    /// Send requests with the first flight of a resumed session (0-RTT), where the server allows it
+    #[arg(long, conflicts_with = "no_resume")]
+    early_data: bool,
+    /// Write the secrets of all connections to a file, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    key_log: Option<PathBuf>,
+}
+
+impl SecurityArguments {
+    /// Whether any of them was given.
+    pub fn are_given(&self) -> bool {
+        self.insecure
+            || self.cacert.is_some()
+            || self.cert.is_some()
+            || self.tls_version.is_some()
+            || self.no_resume
+            || self.early_data
+            || self.key_log.is_some()
+    }
+
+    /// Every one that was not given, with what holds for it.
+    pub fn defaults(&self) -> Vec<(&'static str, String)> {
+        let mut defaults = Vec::new();
+        if !self.insecure && self.cacert.is_none() {
+            defaults.push(("trust", "this system's authorities".to_owned()));
+        }
+        if self.tls_version.is_none() {
+            defaults.push(("TLS versions", "1.2, 1.3".to_owned()));
+        }
+        if !self.no_resume {
+            defaults.push(("TLS sessions", "resumed".to_owned()));
+        }
+        if !self.early_data {
+            defaults.push(("early data", "none".to_owned()));
+        }
+        defaults
+    }
+
+    fn options(&self, clock: Clock) -> Result<ClientOptions, Failure> {
+        let verification = match (self.insecure, &self.cacert) {
+            (true, _) => Verification::Off,
+            (false, Some(file)) => Verification::Roots(roots(file)?),
+            (false, None) => Verification::Roots(system_roots()?),
+        };
+        let origin = clock.realtime_of(fathometer_model::Instant::ZERO);
+        let mut options = ClientOptions::new(verification, origin);
+        if let (Some(chain), Some(key)) = (&self.cert, &self.key) {
+            let identity = Identity::from_pem(
+                &read(chain)?,
+                &chain.display().to_string(),
+                &read(key)?,
+                &key.display().to_string(),
+            );
+            options.identity = Some(identity.map_err(|error| error.to_string())?);
+        }
+        if let Some(version) = self.tls_version {
+            options.versions = vec![version];
+        }
+        if self.no_resume {
+            options.resumption = None;
+        }
+        options.early_data = self.early_data;
+        if let Some(file) = &self.key_log {
+            let log = KeyLogFile::open(file)
+                .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
+            options.key_log = Some(log);
+        }
+        Ok(options)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("failed to read {}: {error}", file.display()))
+}
+
+fn roots(file: &Path) -> Result<Roots, Failure> {
+    let roots = Roots::from_pem(&read(file)?, &file.display().to_string());
+    Ok(roots.map_err(|error| error.to_string())?)
+}
+
+fn system_roots() -> Result<Roots, Failure> {
+    let file = SYSTEM_ROOTS
+        .iter()
+        .map(Path::new)
+        .find(|file| file.exists());
+    let Some(file) = file else {
+        return Err(
+            "this system has no list of authorities to trust: name one with --cacert, or trust \
+             any certificate with --insecure"
+                .into(),
+        );
+    };
+    roots(file)
+}
+
+/// What the first meeting settled.
+pub struct Met {
+    /// How connections are used.
+    pub policy: Policy,
+    /// For all connections of the test, where there is TLS.
+    pub tls: Option<Arc<ClientSettings>>,
+}
+
+/// Settles what policy is meant: TLS is what the URL says. Without one it is the server that chooses,
+/// over TLS; `None` then.
+fn meant(
+    asked: Option<Policy>,
+    streams: Option<u16>,
+    url: &Url,
+) -> Result<Option<Policy>, Failure> {
+    let Some(mut policy) = asked else {
+        return Ok(match (url.secure, streams) {
+            (true, None) => None,
+            (true, Some(_)) => with_streams(Policy::plain(Protocol::Http2), streams)?,
+            (false, _) => with_streams(Policy::plain(Protocol::Http1(Version::Http11)), streams)?,
+        });
+    };
+    match (url.secure, policy.tls) {
+        // The URL of a policy that can be either says which.
+        (true, false) if !policy.protocol.multiplexes() => policy.tls = true,
+        (true, false) => {
+            return Err(format!(
+                "{policy} is HTTP/2 without TLS, and the URL says https: write http, or --policy h2"
+            )
+            .into());
+        }
+        (false, true) => {
+            let without = match policy.protocol {
+                Protocol::Http1(_) => "the same policy without -tls",
+                Protocol::Http2 => "--policy h2c",
+                Protocol::Http3 => "another policy",
+            };
+            return Err(format!(
+                "{policy} is over TLS, and the URL says http: write https, or {without}"
+            )
+            .into());
+        }
+        _ => {}
+    }
+    with_streams(policy, streams)
+}
+
+/// `-m`: so many streams of a connection, or requests in a pipeline.
+fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Policy>, Failure> {
+    let Some(streams) = streams else {
+        return Ok(Some(policy));
+    };
+    match policy.protocol {
+        Protocol::Http2 | Protocol::Http3 => policy.streams = Some(streams),
+        Protocol::Http1(_) if streams == 1 => {}
+        Protocol::Http1(Version::Http11) => policy.pipeline = Some(streams),
+        Protocol::Http1(_) => {
+            return Err(format!(
+                "--max-streams {streams} needs a protocol that has several requests under way on a \
+                 connection, and {policy} has none"
+            )
+            .into());
+        }
+    }
+    Ok(Some(policy))
+}
+
+/// Connects once, shakes hands where there is TLS, and makes sure that the server speaks what is
+/// wanted. It asks for nothing.
+pub fn meet(
+    asked: (Option<Policy>, Option<u16>),
+    arguments: &SecurityArguments,
+    url: &Url,
+    address: SocketAddr,
+    patience: Duration,
+    clock: Clock,
+) -> Result<Met, Failure> {
+    let wanted = meant(asked.0, asked.1, url)?;
+    if !url.secure && arguments.are_given() {
+        return Err("options of TLS need an https URL".into());
+    }
+    if let Some(policy) = wanted.filter(|policy| policy.protocol == Protocol::Http3) {
+        return Err(format!(
+            "the policy {policy} cannot be carried out by a load test: it does not speak HTTP/3"
+        )
+        .into());
+    }
+    let mut connection = connect(address, patience)?;
+    let _ = connection.set_read_timeout(Some(patience.max(Duration::from_millis(1))));
+    let _ = connection.set_write_timeout(Some(patience.max(Duration::from_millis(1))));
+    let met = if url.secure {
+        secured(wanted, arguments, url, &mut connection, clock)?
+    } else {
+        let policy = wanted.unwrap_or(Policy::plain(Protocol::Http1(Version::Http11)));
+        if policy.protocol == Protocol::Http2 {
+            prior_knowledge(&mut connection, address)?;
+        }
+        Met { policy, tls: None }
+    };
+    // Nothing of it stays behind, neither here nor in the server's tables.
+    let _ = socket::set_linger(&connection, Some(Duration::ZERO));
+    Ok(met)
+}
+
+fn connect(address: SocketAddr, patience: Duration) -> Result<TcpStream, Failure> {
+    TcpStream::connect_timeout(&address, patience.max(Duration::from_millis(1))).map_err(|error| {
+        let advice = match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
+                ": nobody listens there; is the server running, and on this port?"
+            }
+            std::io::ErrorKind::TimedOut => {
+                ": nobody answered; is the address right, and is there a firewall? (--connect-timeout says how long to wait)"
+            }
+            _ => "",
+        };
+        format!("failed to connect to {address}: {error}{advice}").into()
+    })
+}
+
+fn secured(
+    wanted: Option<Policy>,
+    arguments: &SecurityArguments,
+    url: &Url,
+    connection: &mut TcpStream,
+    clock: Clock,
+) -> Result<Met, Failure> {
+    let mut options = arguments.options(clock)?;
+    let offers = |protocol: Protocol| match protocol {
+        Protocol::Http1(Version::Http11) => vec![b"http/1.1".to_vec()],
+        Protocol::Http1(_) => vec![b"http/1.0".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+        Protocol::Http3 => vec![b"h3".to_vec()],
+    };
+    options.alpn = match wanted {
+        Some(policy) => offers(policy.protocol),
+        None => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    };
+    // Of settings of its own, so that the test has no ticket from before it began.
+    let first = ClientOptions {
+        resumption: None,
+        early_data: false,
+        ..options.clone()
+    };
+    let first = ClientSettings::new(first).map_err(|error| error.to_string())?;
+    let name = without_port(&url.authority);
+    let session = shake_hands(&first, name, connection, clock)
+        .map_err(|failure| failure.told(&url.authority))?;
+    let agreed = session.alpn();
+    let policy = match wanted {
+        Some(policy) if agrees(policy.protocol, agreed) => policy,
+        Some(policy) => {
+            let (agreed, advice) = match agreed {
+                None => (
+                    "on no protocol (no ALPN)".to_owned(),
+                    "speaks HTTP/1.x alone",
+                ),
+                Some(other) => (
+                    format!("on {}", String::from_utf8_lossy(other)),
+                    "does not speak it",
+                ),
+            };
+            return Err(format!(
+                "{} agreed {agreed} and not on what --policy {policy} needs: it {advice} on this port",
+                url.authority
+            )
+            .into());
+        }
+        None if agreed == Some(b"h2") => Policy::plain(Protocol::Http2),
+        None => Policy {
+            tls: true,
+            ..Policy::plain(Protocol::Http1(Version::Http11))
+        },
+    };
+    if let Some(handshake) = session.handshake() {
+        eprintln!("{}: {}", url.authority, agreement(handshake));
+    }
+    options.alpn = offers(policy.protocol);
+    let tls = ClientSettings::new(options).map_err(|error| error.to_string())?;
+    Ok(Met {
+        policy,
+        tls: Some(tls),
+    })
+}
+
+/// The alert of a server that knows none of the protocols offered (RFC 7301 section 3.2).
+const NO_PROTOCOL: Alert = Alert(120);
+
+/// Whether other arguments would have the client trust the server.
+fn is_about_trust(failure: &TlsFailure) -> bool {
+    matches!(
+        failure,
+        TlsFailure::NotTrusted
+            | TlsFailure::NameMismatch(_)
+            | TlsFailure::Expired(_)
+            | TlsFailure::BadCertificate(_)
+    )
+}
+
+/// Why there was no handshake.
+enum Unsecured {
+    Tls(TlsFailure),
+    Transport(std::io::Error),
+}
+
+impl Unsecured {
+    fn told(self, host: &str) -> Failure {
+        let told = match self {
+            Unsecured::Tls(
+                failure @ (TlsFailure::NoCommonProtocol | TlsFailure::Alert(NO_PROTOCOL)),
+            ) => format!(
+                "{host} refuses the protocol of this policy: {failure}; name another with --policy"
+            ),
+            Unsecured::Tls(failure) if is_about_trust(&failure) => format!(
+                "failed to establish TLS with {host}: {failure}: --cacert names an authority to \
+                 trust, --insecure trusts anybody"
+            ),
+            Unsecured::Tls(failure) => format!("failed to establish TLS with {host}: {failure}"),
+            Unsecured::Transport(error) => format!(
+                "failed to establish TLS with {host}: {error}: does the server speak TLS on this port?"
+            ),
+        };
+        told.into()
+    }
+}
+
+fn shake_hands(
+    settings: &Arc<ClientSettings>,
+    name: &str,
+    connection: &mut TcpStream,
+    clock: Clock,
+) -> Result<Session, Unsecured> {
+    let mut session = Session::client(settings, name, clock.now()).map_err(Unsecured::Tls)?;
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let octets = session.transmit();
+        let length = octets.len();
+        connection.write_all(octets).map_err(Unsecured::Transport)?;
+        session.transmitted(length);
+        if session.is_established() {
+            return Ok(session);
+        }
+        let length = connection.read(&mut buffer).map_err(Unsecured::Transport)?;
+        if length == 0 {
+            let ended = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+            return Err(session
+                .handle_eof()
+                .map_or_else(Unsecured::Tls, |()| Unsecured::Transport(ended)));
+        }
+        let received = session.receive(&buffer[..length], clock.now());
+        if let Err(failure) = received {
+            let _ = connection.write_all(session.transmit());
+            return Err(Unsecured::Tls(failure));
+        }
+    }
+}
+
+/// Whether the server of an `http` URL begins to speak HTTP/2 when it is spoken to in it.
+fn prior_knowledge(connection: &mut TcpStream, address: SocketAddr) -> Result<(), Failure> {
+    let wrong = |what: String| -> Failure {
+        format!(
+            "{address} does not speak HTTP/2 without TLS: {what}; is it HTTP/1.1 (--policy h1.1), or \
+             https?"
+        )
+        .into()
+    };
+    let mut words = h2::PREFACE.to_vec();
+    h2::frame::write::settings(&mut words, std::iter::empty());
+    connection
+        .write_all(&words)
+        .map_err(|error| wrong(error.to_string()))?;
+    let mut header = [0; h2::frame::HEADER_LENGTH];
+    connection
+        .read_exact(&mut header)
+        .map_err(|error| wrong(error.to_string()))?;
+    let parsed = h2::frame::Header::parse(&header);
+    if parsed.kind == h2::frame::FrameType::SETTINGS && parsed.stream.is_connection() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&header).into_owned();
+    Err(wrong(format!("it said {said:?}")))
+}

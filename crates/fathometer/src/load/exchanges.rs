@@ -1,0 +1,262 @@
+//! Exchanges on connections: asked, answered, failed, asked again.
+
+use fathometer_http::client::{Event, Received, RequestId};
+use fathometer_model::{Failure, Outcome};
+use fathometer_workload::plan::TargetId;
+
+use super::slot::{Exchange, State};
+use super::worker::Worker;
+
+impl Worker<'_> {
+    /// Gives an exchange to a connection that has room for it.
+    pub(super) fn ask(&mut self, place: u32, mut exchange: Exchange) {
+        let shared = self.shared;
+        let slot = &mut self.slots[place as usize];
+        let target = shared.target(TargetId(exchange.target));
+        let shape = shared.requests.shape(TargetId(exchange.target), slot.host);
+        // What could fail was checked: the targets when the test began, the room by the caller.
+        let queued = slot
+            .machine
+            .request_prepared(shape, &target.path)
+            .expect("a checked request fits a connection with room");
+        exchange.request = queued.request;
+        exchange.head = queued.head.0 as u32;
+        exchange.fields = queued.fields.0 as u32;
+        if let Some(content) = target.content.as_deref().filter(|c| !c.is_empty()) {
+            exchange.content = content.len() as u64;
+            slot.machine
+                .send_content(queued.request, content)
+                .expect("content is as long as announced");
+        }
+        slot.machine.flush();
+        // An exchange that is asked again keeps the instants of its first time.
+        if exchange.sent == 0 && slot.state == State::Open {
+            exchange.due = exchange.planned.max(slot.free_since);
+        }
+        if slot.state == State::Open && slot.exchanges.is_empty() {
+            self.tally.idled(slot.free_since, self.now);
+        }
+        exchange.first_byte = 0;
+        exchange.status = 0;
+        self.users[exchange.user as usize].in_flight += 1;
+        slot.left -= u32::from(shared.max_requests.is_some());
+        slot.exchanges.push_back(exchange);
+        slot.most_streams = slot.most_streams.max(slot.exchanges.len() as u32);
+        self.make_dirty(place);
+    }
+
+    /// Has a connection's octets written as soon as what is being done is done.
+    pub(super) fn make_dirty(&mut self, place: u32) {
+        let slot = &mut self.slots[place as usize];
+        if !slot.dirty {
+            slot.dirty = true;
+            self.dirty.push(place);
+        }
+    }
+
+    /// Feeds the machine of a connection and deals with what that means.
+    pub(super) fn pump(&mut self, place: u32, mut input: &[u8]) {
+        let instant = self.instant();
+        let now = self.now;
+        loop {
+            let slot = &mut self.slots[place as usize];
+            let Some(event) = slot.machine.poll(&mut input, instant) else {
+                break;
+            };
+            match event {
+                Event::Begin { request } => {
+                    if let Some(exchange) = slot.exchange(request) {
+                        exchange.first_byte = now;
+                    }
+                }
+                Event::Head { request } => {
+                    let status = slot.machine.head().status();
+                    if let Some(exchange) = slot.exchange(request) {
+                        exchange.status = status;
+                    }
+                }
+                Event::Content { .. }
+                | Event::Interim { .. }
+                | Event::SendContent { .. }
+                | Event::Trailers { .. }
+                | Event::Promised { .. }
+                | Event::Pong { .. } => {}
+                Event::End {
+                    request,
+                    received,
+                    persists,
+                } => {
+                    slot.served += 1;
+                    let exchange = slot.take(request);
+                    self.goes_on(place, persists);
+                    if let Some(exchange) = exchange {
+                        self.complete(place, &exchange, &received);
+                    }
+                }
+                Event::Failed {
+                    request,
+                    failure,
+                    received,
+                    persists,
+                } => {
+                    let exchange = slot.take(request);
+                    self.goes_on(place, persists);
+                    if let Some(exchange) = exchange {
+                        self.give_up_on(place, &exchange, failure, &received);
+                    }
+                }
+                Event::Unanswered {
+                    request,
+                    failure,
+                    sent,
+                    idempotent,
+                    persists,
+                } => {
+                    let served = slot.served > 0;
+                    let exchange = slot.take(request);
+                    self.goes_on(place, persists);
+                    let Some(exchange) = exchange else {
+                        continue;
+                    };
+                    // A connection that has served before and is gone without a word was idle for too
+                    // long; a request that the server has put aside can go elsewhere.
+                    let silent = matches!(failure, Failure::ClosedEarly | Failure::Reset);
+                    let put_aside = matches!(failure, Failure::GoneAway | Failure::StreamReset);
+                    let harmless = served && silent && (idempotent || !sent) || put_aside && !sent;
+                    if harmless && !exchange.retried && !exchange.overdue {
+                        self.ask_again(place, exchange, failure);
+                    } else {
+                        self.give_up_on(place, &exchange, failure, &Received::default());
+                    }
+                }
+                Event::Settings => {
+                    slot.knows_server = true;
+                    self.has_room_again(place);
+                }
+                Event::GoAway { .. } => self.detach(place),
+                Event::Closed { .. } => self.closed(place),
+            }
+        }
+        let slot = &self.slots[place as usize];
+        // HTTP/2 acknowledges, and opens windows, on its own account.
+        if slot.machine.is_http2() && !slot.machine.transmit().is_empty() {
+            self.make_dirty(place);
+        }
+    }
+
+    /// An exchange has ended on a connection that takes further ones, or not.
+    fn goes_on(&mut self, place: u32, persists: bool) {
+        let slot = &mut self.slots[place as usize];
+        slot.free_since = self.now;
+        let is_used_up = slot.left == 0 && slot.exchanges.is_empty();
+        if persists && is_used_up {
+            slot.machine.finish();
+        }
+        if persists && !is_used_up {
+            self.list(place);
+            self.watch_idle(place);
+        } else {
+            self.detach(place);
+        }
+    }
+
+    /// A connection may take more than before.
+    fn has_room_again(&mut self, place: u32) {
+        self.list(place);
+        let owner = self.slots[place as usize].owner;
+        if (owner as usize) < self.users.len() && self.pool.is_none() {
+            self.make_ready(owner);
+        }
+    }
+
+    fn complete(&mut self, place: u32, exchange: &Exchange, received: &Received) {
+        let target = self.shared.target(TargetId(exchange.target));
+        let wanted = target
+            .size
+            .filter(|_| exchange.status == 200 && target.method != "HEAD");
+        self.roll();
+        self.tally.completed(exchange, received, wanted, self.now);
+        self.record(place, exchange, received, Outcome::Complete);
+        self.resolved(exchange, true);
+    }
+
+    fn give_up_on(
+        &mut self,
+        place: u32,
+        exchange: &Exchange,
+        failure: Failure,
+        received: &Received,
+    ) {
+        let failure = match exchange.overdue {
+            true => Failure::TimedOut,
+            false => failure,
+        };
+        self.roll();
+        self.tally.failed(exchange, Some(failure), self.now);
+        self.record(place, exchange, received, Outcome::Failed(failure));
+        self.resolved(exchange, false);
+    }
+
+    /// Fails an exchange that no connection could be had for.
+    pub(super) fn fail_unsent(&mut self, exchange: &Exchange, failure: Failure) {
+        self.tally.failed(exchange, Some(failure), self.now);
+        let user = self.users[exchange.user as usize].number as u32;
+        let nothing = Received::default();
+        let outcome = Outcome::Failed(failure);
+        self.tally
+            .row(exchange, user, u32::MAX, &nothing, outcome, self.now);
+        self.users[exchange.user as usize].in_flight += 1;
+        self.resolved(exchange, false);
+    }
+
+    fn ask_again(&mut self, place: u32, mut exchange: Exchange, failure: Failure) {
+        self.tally.at(self.now).retried += 1;
+        let nothing = Received::default();
+        self.record(place, &exchange, &nothing, Outcome::Retried(failure));
+        exchange.retried = true;
+        let user = &mut self.users[exchange.user as usize];
+        user.in_flight -= 1;
+        user.again.push(exchange);
+        self.make_ready(exchange.user);
+    }
+
+    fn record(&mut self, place: u32, exchange: &Exchange, received: &Received, outcome: Outcome) {
+        if self.tally.rows.is_some() {
+            let user = self.users[exchange.user as usize].number as u32;
+            let connection = self.slots[place as usize].number;
+            self.tally
+                .row(exchange, user, connection, received, outcome, self.now);
+        }
+    }
+
+    /// The oldest exchanges of a connection have run out of time. What ends is their streams, where
+    /// there are streams and anything at all still comes; else the connection.
+    pub(super) fn time_out(&mut self, place: u32) {
+        let (limit, instant) = (self.shared.timeout, self.instant());
+        let slot = &mut self.slots[place as usize];
+        let is_dead = slot.exchanges.front().is_none_or(|e| slot.heard <= e.sent);
+        if !slot.machine.is_http2() || is_dead {
+            return self.fail(place, Failure::TimedOut);
+        }
+        let overdue: Vec<RequestId> = slot
+            .exchanges
+            .iter_mut()
+            .take_while(|exchange| exchange.sent > 0 && exchange.sent + limit <= self.now)
+            .map(|exchange| {
+                exchange.overdue = true;
+                exchange.request
+            })
+            .collect();
+        for request in overdue {
+            slot.machine.cancel(request, Failure::TimedOut, instant);
+        }
+        self.pump(place, &[]);
+        let oldest = self.slots[place as usize].exchanges.front();
+        if let Some(sent) = oldest
+            .map(|exchange| exchange.sent)
+            .filter(|sent| *sent > 0)
+        {
+            self.arm(place, sent + limit);
+        }
+    }
+}

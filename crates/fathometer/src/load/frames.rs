@@ -1,0 +1,94 @@
+//! The frames of HTTP/2 connections, counted into the window in which they passed.
+
+use std::collections::BTreeMap;
+
+use fathometer_analysis::load::{FrameCount, Frames};
+use fathometer_http::h2::client::Traffic;
+use fathometer_http::h2::frame::FrameType;
+use fathometer_model::Bytes;
+
+use super::worker::Worker;
+
+/// Types and what results call them; the last stands for all that are not known.
+const KINDS: [(FrameType, &str); 12] = [
+    (FrameType::DATA, "data"),
+    (FrameType::HEADERS, "headers"),
+    (FrameType::PRIORITY, "priority"),
+    (FrameType::RST_STREAM, "rst-stream"),
+    (FrameType::SETTINGS, "settings"),
+    (FrameType::PUSH_PROMISE, "push-promise"),
+    (FrameType::PING, "ping"),
+    (FrameType::GOAWAY, "goaway"),
+    (FrameType::WINDOW_UPDATE, "window-update"),
+    (FrameType::CONTINUATION, "continuation"),
+    (FrameType::PRIORITY_UPDATE, "priority-update"),
+    (FrameType(0xff), "other"),
+];
+
+/// What was counted of a connection before. Nothing is kept for connections that have no frames.
+#[derive(Default)]
+pub(super) struct Counted(Option<Box<(Traffic, Traffic)>>);
+
+/// Frames of one window.
+#[derive(Default)]
+pub(super) struct FrameTally {
+    sent: [FrameCount; KINDS.len()],
+    received: [FrameCount; KINDS.len()],
+    pub(super) most_streams: u64,
+    allowed_streams: Option<u64>,
+}
+
+impl FrameTally {
+    /// In the form that results have.
+    pub(super) fn frames(&self) -> Frames {
+        Frames {
+            sent: by_name(&self.sent),
+            received: by_name(&self.received),
+            most_streams: self.most_streams,
+            allowed_streams: self.allowed_streams,
+        }
+    }
+}
+
+fn by_name(counts: &[FrameCount; KINDS.len()]) -> BTreeMap<String, FrameCount> {
+    let named = KINDS
+        .iter()
+        .zip(counts)
+        .filter(|(_, count)| count.frames > 0);
+    named
+        .map(|((_, name), count)| ((*name).to_owned(), *count))
+        .collect()
+}
+
+fn add(tally: &mut [FrameCount; KINDS.len()], now: &Traffic, before: &Traffic) {
+    for ((kind, _), count) in KINDS.iter().zip(tally) {
+        count.frames += now.frames(*kind) - before.frames(*kind);
+        count.octets += Bytes(now.octets(*kind).0 - before.octets(*kind).0);
+    }
+}
+
+impl Worker<'_> {
+    /// Counts the frames of a connection that passed since it was last asked for them.
+    pub(super) fn count_frames(&mut self, place: u32) {
+        let slot = &mut self.slots[place as usize];
+        let Some(connection) = slot.machine.http2() else {
+            return;
+        };
+        let window = &mut self.tally.at(self.now).frames;
+        let counted = slot.counted.0.get_or_insert_default();
+        add(&mut window.sent, connection.sent(), &counted.0);
+        add(&mut window.received, connection.received(), &counted.1);
+        **counted = (*connection.sent(), *connection.received());
+        window.most_streams = window.most_streams.max(slot.most_streams.into());
+        slot.most_streams = slot.exchanges.len() as u32;
+        let allowed = connection.peer_settings().map(|s| s.max_concurrent_streams);
+        window.allowed_streams = window.allowed_streams.max(allowed.flatten().map(u64::from));
+    }
+
+    /// The same of all connections, before a window ends.
+    pub(super) fn count_all_frames(&mut self) {
+        for place in 0..self.slots.len() as u32 {
+            self.count_frames(place);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the connections of a test know of TLS: whom they ask for, and what must be agreed on.
+
+use std::sync::Arc;
+
+use fathometer_analysis::load::Handshakes;
+use fathometer_http::driver::Protocol;
+use fathometer_tls::{ClientSettings, EarlyData, Handshake, Resumption};
+
+use super::Options;
+use super::shared::host_names;
+
+/// See the [module](self).
+pub(super) struct Security {
+    pub(super) settings: Arc<ClientSettings>,
+    /// The names of the policy's hosts, without ports.
+    names: Vec<String>,
+    protocol: Protocol,
+}
+
+impl Security {
+    pub(super) fn new(options: &Options, settings: &Arc<ClientSettings>) -> Security {
+        let names = host_names(&options.host, options.policy.hosts);
+        Security {
+            settings: Arc::clone(settings),
+            names: names
+                .iter()
+                .map(|name| without_port(name).to_owned())
+                .collect(),
+            protocol: options.policy.protocol,
+        }
+    }
+
+    /// What a host is asked for by.
+    pub(super) fn name(&self, host: u16) -> &str {
+        &self.names[usize::from(host)]
+    }
+
+    /// Whether that is a protocol that the connection can be used for.
+    pub(super) fn agrees(&self, protocol: Option<&[u8]>) -> bool {
+        agrees(self.protocol, protocol)
+    }
+}
+
+/// Whether a connection on which ALPN has agreed on that (or on nothing) carries a protocol.
+pub fn agrees(wanted: Protocol, agreed: Option<&[u8]>) -> bool {
+    match wanted {
+        // A server that knows no ALPN speaks HTTP/1.x.
+        Protocol::Http1(_) => matches!(agreed, None | Some(b"http/1.1" | b"http/1.0")),
+        Protocol::Http2 => agreed == Some(b"h2"),
+        Protocol::Http3 => agreed == Some(b"h3"),
+    }
+}
+
+/// A host without its port, and without the brackets of an IPv6 address.
+pub fn without_port(host: &str) -> &str {
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+/// What a handshake has agreed on: `TLS1.3, TLS13_AES_128_GCM_SHA256, X25519, h2`.
+pub fn agreement(handshake: &Handshake) -> String {
+    let mut text = format!("{}, {}", handshake.version, handshake.cipher_suite);
+    if let Some(group) = handshake.group {
+        text.push_str(&format!(", {group}"));
+    }
+    let protocol = handshake.alpn.as_deref().map(String::from_utf8_lossy);
+    text.push_str(&format!(", {}", protocol.as_deref().unwrap_or("no ALPN")));
+    text
+}
+
+/// Counts a handshake that took this much processor time.
+pub(super) fn count(handshakes: &mut Handshakes, handshake: &Handshake, cpu: std::time::Duration) {
+    match handshake.resumption {
+        Resumption::Full => handshakes.full += 1,
+        Resumption::SessionId | Resumption::Ticket | Resumption::Psk => handshakes.resumed += 1,
+    }
+    match handshake.early_data {
+        EarlyData::NotTried => {}
+        EarlyData::Accepted => handshakes.early += 1,
+        EarlyData::Rejected => handshakes.early_refused += 1,
+    }
+    handshakes.sent += handshake.sent;
+    handshakes.received += handshake.received;
+    handshakes.certificates += handshake.certificates;
+    handshakes.cpu += cpu;
+    *handshakes.agreed.entry(agreement(handshake)).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_ports() {
+        for (host, name) in [
+            ("example.org", "example.org"),
+            ("example.org:8443", "example.org"),
+            ("127.0.0.1:8443", "127.0.0.1"),
+            ("[::1]:8443", "::1"),
+            ("[::1]", "::1"),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+    }
+
+    #[test]
+    fn a_protocol_is_agreed_on_or_not() {
+        let http1 = Protocol::Http1(fathometer_http::h1::client::Version::Http11);
+        assert!(agrees(http1, None) && agrees(http1, Some(b"http/1.1")));
+        assert!(!agrees(http1, Some(b"h2")));
+        assert!(agrees(Protocol::Http2, Some(b"h2")));
+        assert!(!agrees(Protocol::Http2, None) && !agrees(Protocol::Http2, Some(b"http/1.1")));
+    }
+}
