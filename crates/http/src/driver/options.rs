@@ -9,6 +9,7 @@ use fathometer_model::{Bytes, ContentCoding};
 
 use super::graph::PageGraph;
 use super::kind::Priorities;
+use super::policy::Policy;
 use crate::h1::client::{Limits, Timeouts};
 
 /// Everything about a retrieval that is not the connection policy. The default is the paper's
@@ -99,9 +100,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The name of one more host that a page's files are spread over, counted from 1.
-    pub(super) fn shard(&self, number: u16) -> String {
-        format!("s{number}.{}", self.host)
+    /// The names of the hosts that a policy spreads a page's files over; the base file is on the first.
+    pub fn host_names(&self, policy: &Policy) -> Vec<String> {
+        let others = (1..policy.hosts).map(|number| format!("s{number}.{}", self.host));
+        std::iter::once(self.host.clone()).chain(others).collect()
     }
 }
 

@@ -85,10 +85,7 @@ impl PageDriver {
         cache: ValidatorCache,
         start: Instant,
     ) -> PageDriver {
-        let shards = (1..policy.hosts).map(|number| options.shard(number));
-        let host_names = std::iter::once(options.host.clone())
-            .chain(shards)
-            .collect();
+        let host_names = options.host_names(&policy);
         let mut driver = PageDriver {
             policy,
             options,

@@ -512,6 +512,18 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: 3\r\n\r\nabc",
         b"garbage",
+        // HTTP/2: settings and their acknowledgement, then answers on streams 1, 3 and 5.
+        b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0",
+        b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01",
+        b"\0\0\x01\x01\x04\0\0\0\x01\x88\0\0\x25\0\x01\0\0\0\x01<img src=a><script src=s></script>xxx",
+        b"\0\0\x01\x01\x05\0\0\0\x01\x88",
+        b"\0\0\x01\x01\x04\0\0\0\x03\x88\0\0\x02\0\x01\0\0\0\x03hi",
+        b"\0\0\x01\x01\x05\0\0\0\x05\x8d",
+        b"\0\0\x04\x03\0\0\0\0\x03\0\0\0\x07",
+        b"\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0",
+        // A push of /b with the page, and its answer.
+        b"\0\0\x1f\x05\x04\0\0\0\x01\0\0\0\x02\x82\x86\x01\x13www.microscape.test\x04\x02/b",
+        b"\0\0\x01\x01\x05\0\0\0\x02\x88",
     ]);
     let data = (0u8..4, responses)
         .prop_map(|(conn, response)| [&[conn << 3, response.len() as u8], response].concat());

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_http::driver::{
-    Action, ConnectionId, Options, PageDriver, Policy, Retrieval, ValidatorCache, Visit,
+    Action, ConnectionId, Options, PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit,
 };
-use fathometer_http::h1::server::{self, Connection, ServerConfig};
+use fathometer_http::h1::server::{self, ServerConfig};
+use fathometer_http::h2;
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{ContentCoding, Failure, File, FileId, Instant, Page, Site};
 use flate2::Compression;
@@ -48,6 +49,8 @@ pub struct Setting {
     pub options: Options,
     pub visit: Visit,
     pub server: ServerConfig,
+    /// The same for policies of HTTP/2.
+    pub http2: h2::server::ServerConfig,
     pub network: Network,
 }
 
@@ -58,6 +61,7 @@ impl Setting {
             options: Options::default(),
             visit,
             server: ServerConfig::default(),
+            http2: h2::server::ServerConfig::default(),
             network: Network::default(),
         }
     }
@@ -68,7 +72,7 @@ pub struct Outcome {
     pub retrieval: Retrieval,
     /// The sizes of the client's writes.
     pub writes: Vec<usize>,
-    /// All that the client wrote, connection by connection.
+    /// All that the client wrote, connection by connection, as far as it is text.
     pub requests: Vec<String>,
     /// The most connections open at a time.
     pub most_open: usize,
@@ -109,8 +113,24 @@ impl Ord for Event {
     }
 }
 
+/// The server's end of a connection.
+enum Server {
+    Http1(server::Connection),
+    Http2(Box<h2::server::Connection>),
+}
+
+/// Passes a call on.
+macro_rules! either {
+    ($server:expr, $inner:ident => $call:expr) => {
+        match $server {
+            Server::Http1($inner) => $call,
+            Server::Http2($inner) => $call,
+        }
+    };
+}
+
 struct Side {
-    server: Connection,
+    server: Server,
     /// `None` when the server has closed both sides.
     server_open: bool,
     client_open: bool,
@@ -158,7 +178,7 @@ pub fn retrieve(origin: &Arc<Origin>, setting: Setting, cache: ValidatorCache) -
         half_closed: 0,
     };
     world.run();
-    let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+    let text = |octets: Vec<u8>| String::from_utf8_lossy(&octets).into_owned();
     Outcome {
         writes: world.writes,
         requests: world.requests.into_values().map(text).collect(),
@@ -177,7 +197,8 @@ impl World {
             }
             let due = self.events.peek().map(|event| event.key.0);
             let timers = self.sides.values().filter(|side| side.server_open);
-            let timers = timers.filter_map(|side| side.server.poll_timeout());
+            let timers =
+                timers.filter_map(|side| either!(&side.server, server => server.poll_timeout()));
             let timer = timers.chain(self.driver.poll_timeout()).min();
             let next = [due, timer].into_iter().flatten().min();
             let next = next.expect("nothing will ever happen again");
@@ -192,7 +213,7 @@ impl World {
                 for conn in conns {
                     let side = self.sides.get_mut(&conn).unwrap();
                     if side.server_open {
-                        side.server.handle_timeout(self.now);
+                        either!(&mut side.server, server => server.handle_timeout(self.now));
                         self.serve(conn);
                     }
                 }
@@ -210,15 +231,29 @@ impl World {
         });
     }
 
+    fn server(&self, accepted: Instant) -> Server {
+        let origin = Arc::clone(&self.origin);
+        match self.setting.policy.protocol {
+            Protocol::Http1(_) => {
+                let config = Arc::new(self.setting.server.clone());
+                Server::Http1(server::Connection::new(origin, config, accepted))
+            }
+            Protocol::Http2 => {
+                let config = Arc::new(self.setting.http2.clone());
+                let server = h2::server::Connection::new(origin, config, accepted);
+                Server::Http2(Box::new(server))
+            }
+            Protocol::Http3 => panic!("there is no QUIC here"),
+        }
+    }
+
     /// What a host of the driver does after every input.
     fn serve_client(&mut self) {
         while let Some(action) = self.driver.poll_action() {
             let delay = self.setting.network.delay;
             match action {
                 Action::Connect(conn) => {
-                    let config = Arc::new(self.setting.server.clone());
-                    let accepted = self.now + delay;
-                    let server = Connection::new(Arc::clone(&self.origin), config, accepted);
+                    let server = self.server(self.now + delay);
                     let side = Side {
                         server,
                         server_open: true,
@@ -290,11 +325,11 @@ impl World {
                 self.later(at, conn, Happening::ClientSeesReset);
             }
             Happening::ToServer(octets) => {
-                side.server.handle_data(&octets, now);
+                either!(&mut side.server, server => server.handle_data(&octets, now));
                 self.serve(conn);
             }
             Happening::ServerSeesEnd if side.server_open => {
-                side.server.handle_eof(now);
+                either!(&mut side.server, server => server.handle_eof(now));
                 self.serve(conn);
             }
             _ => {}
@@ -313,7 +348,7 @@ impl World {
         let side = self.sides.get_mut(&conn).unwrap();
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
-            let filled = side.server.transmit(&mut slices);
+            let filled = either!(&side.server, server => server.transmit(&mut slices));
             let octets: Vec<u8> = slices[..filled]
                 .iter()
                 .flat_map(|slice| slice.iter().copied())
@@ -321,13 +356,13 @@ impl World {
             if octets.is_empty() {
                 break;
             }
-            side.server.transmitted(octets.len(), now);
+            either!(&mut side.server, server => server.transmitted(octets.len(), now));
             for segment in octets.chunks(network.segment) {
                 side.arrives = side.arrives.max(now + network.delay) + network.distance;
                 deliveries.push((side.arrives, Happening::ToClient(segment.to_vec())));
             }
         }
-        if let Some(action) = side.server.poll_action() {
+        if let Some(action) = either!(&mut side.server, server => server.poll_action()) {
             let at = side.arrives.max(now + network.delay);
             match action {
                 server::Action::ShutdownWrite => deliveries.push((at, Happening::ClientSeesEnd)),
@@ -407,8 +442,15 @@ fn file(path: &str, content_type: &str, body: Vec<u8>) -> File {
 }
 
 pub fn origin(site: Site) -> Arc<Origin> {
+    origin_with(site, "", "")
+}
+
+/// An origin that pushes and hints what these plans say.
+pub fn origin_with(site: Site, push: &str, early_hints: &str) -> Arc<Origin> {
     let config = OriginConfig {
         wall_clock: Duration::from_secs(900_000_000),
+        push: push.parse().unwrap(),
+        early_hints: early_hints.parse().unwrap(),
         ..OriginConfig::default()
     };
     Arc::new(Origin::new(Arc::new(site), config).unwrap())
