@@ -16,12 +16,13 @@ use fathometer_http::h1::server::{RequestText, Served};
 use fathometer_http::origin::date::format_date;
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
+use fathometer_tls::{Handshake, Resumption};
 
 /// A buffer with this much in it is written out.
 const FULL: usize = 64 * 1024;
 
 /// Lines wait no longer than this to be written.
-pub(super) const FLUSH_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,9 @@ pub enum LogFormat {
     Common,
     /// The same, then `"referer" "user agent"`.
     Combined,
+    /// The same, then of TLS the version, the cipher suite and whether the session was `full` or
+    /// `resumed`; `-` three times without TLS.
+    Tls,
 }
 
 impl FromStr for LogFormat {
@@ -40,7 +44,8 @@ impl FromStr for LogFormat {
         match text {
             "common" => Ok(LogFormat::Common),
             "combined" => Ok(LogFormat::Combined),
-            _ => Err("give common or combined".to_owned()),
+            "tls" => Ok(LogFormat::Tls),
+            _ => Err("give common, combined or tls".to_owned()),
         }
     }
 }
@@ -69,7 +74,7 @@ impl LogFile {
 
 /// The lines of one loop.
 #[derive(Debug)]
-pub(super) struct AccessLog {
+pub(crate) struct AccessLog {
     to: Arc<LogFile>,
     clock: Clock,
     lines: Vec<u8>,
@@ -95,8 +100,14 @@ impl AccessLog {
         }
     }
 
-    /// Notes a response.
-    pub fn note(&mut self, peer: SocketAddr, served: &Served, text: &RequestText<'_>) {
+    /// Notes a response, and the handshake of its connection.
+    pub fn note(
+        &mut self,
+        peer: SocketAddr,
+        served: &Served,
+        text: &RequestText<'_>,
+        handshake: Option<&Handshake>,
+    ) {
         let second = self.clock.realtime_of(served.received).as_secs();
         if second != self.second {
             self.second = second;
@@ -112,11 +123,26 @@ impl AccessLog {
         line.push(b' ');
         quoted(line, text.line);
         let _ = write!(line, " {} {}", served.status, served.body.0);
-        if self.to.format == LogFormat::Combined {
+        if self.to.format != LogFormat::Common {
             for text in [text.referer, text.user_agent] {
                 line.push(b' ');
                 quoted(line, text);
             }
+        }
+        if self.to.format == LogFormat::Tls {
+            let _ = match handshake {
+                Some(handshake) => write!(
+                    line,
+                    " {} {} {}",
+                    handshake.version,
+                    handshake.cipher_suite,
+                    match handshake.resumption {
+                        Resumption::Full => "full",
+                        Resumption::SessionId | Resumption::Ticket | Resumption::Psk => "resumed",
+                    }
+                ),
+                None => write!(line, " - - -"),
+            };
         }
         line.push(b'\n');
         self.count += 1;

@@ -1,34 +1,41 @@
-//! One connection of a loop: its socket, its machine, and what passes between them.
+//! One connection of a loop: its socket, its machine, TLS between them if there is any, and what passes.
 
 use std::io::{self, IoSlice, Read as _};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use fathometer_http::h1::server::{Action, Connection};
+use fathometer_http::h2;
 use fathometer_model::Instant;
 use fathometer_sys::socket;
+use fathometer_tls::{Session, TlsFailure};
 use mio::event::Event;
 use mio::net::TcpStream;
 
 use super::OriginStatistics;
 use super::access_log::AccessLog;
+use super::machine::{Action, Common, Machine};
+use super::secure::{Flow, Secure};
 use super::timers::Alarm;
 
 /// Slices handed to the kernel in one call.
-const SLICES: usize = 64;
+pub(super) const SLICES: usize = 64;
 /// Pieces that are together no longer than this are put together: one short copy is cheaper than
 /// the kernel's handling of a list.
 const PUT_TOGETHER: usize = 4 * 1024;
 /// Reads and writes that a connection may do before others have their turn.
 const TURN: usize = 32;
-/// Octets of files that it may send before.
+/// Octets of files that it may send before; with TLS, octets of anything.
 const TURN_OCTETS: u64 = 1024 * 1024;
+/// Octets of early data that are taken at a time.
+const EARLY_OCTETS: usize = 4 * 1024;
 
 /// Memory that the connections of a loop use in turn.
 pub(super) struct Buffers {
     read: Box<[u8]>,
     write: [u8; PUT_TOGETHER],
+    /// Room for octets of files, made when the first are read.
+    files: Vec<u8>,
 }
 
 impl Default for Buffers {
@@ -36,6 +43,7 @@ impl Default for Buffers {
         Buffers {
             read: vec![0; 64 * 1024].into(),
             write: [0; PUT_TOGETHER],
+            files: Vec::new(),
         }
     }
 }
@@ -55,7 +63,10 @@ pub(super) enum Outcome {
 pub(super) struct Open {
     pub stream: TcpStream,
     peer: SocketAddr,
-    pub machine: Connection,
+    machine: Machine,
+    secure: Option<Box<Secure>>,
+    /// While the connection may turn out to be HTTP/2: how many octets of its preface have come.
+    undecided: Option<u8>,
     pub readable: bool,
     writable: bool,
     /// The peer's half has ended, behind what can still be read.
@@ -66,19 +77,39 @@ pub(super) struct Open {
     pub rested: bool,
 }
 
+/// What a loop lends a connection for its turn.
+pub(super) struct Lent<'a> {
+    pub common: &'a Common,
+    pub buffers: &'a mut Buffers,
+    pub log: Option<&'a mut AccessLog>,
+    pub statistics: &'a mut OriginStatistics,
+}
+
 impl Open {
-    pub fn new(stream: TcpStream, peer: SocketAddr, machine: Connection) -> Open {
-        Open {
+    /// A connection that was accepted; `None` where TLS has no session for it.
+    pub fn new(stream: TcpStream, peer: SocketAddr, common: &Common, now: Instant) -> Option<Open> {
+        let protocols = &common.protocols;
+        let secure = match &protocols.tls {
+            None => None,
+            Some(settings) => Some(Box::new(Secure::new(
+                Session::server(settings, now).ok()?,
+                now,
+            ))),
+        };
+        let sniffs = secure.is_none() && protocols.http1.is_some() && protocols.http2.is_some();
+        Some(Open {
             stream,
             peer,
-            machine,
+            machine: common.machine(now),
+            secure,
+            undecided: sniffs.then_some(0),
             readable: true,
             writable: true,
             ended: false,
             alarm: Alarm::default(),
             served_at: Instant::ZERO,
             rested: false,
-        }
+        })
     }
 
     /// Takes note of what the poll said.
@@ -89,29 +120,31 @@ impl Open {
     }
 
     /// Moves on as far as it goes without waiting, for one turn.
-    pub fn serve(
-        &mut self,
-        buffers: &mut Buffers,
-        now: Instant,
-        mut log: Option<&mut AccessLog>,
-        statistics: &mut OriginStatistics,
-    ) -> Outcome {
+    pub fn serve(&mut self, lent: &mut Lent<'_>, now: Instant) -> Outcome {
         let mut octets_left = TURN_OCTETS;
         for _ in 0..TURN {
-            let mut progress = self.write(&mut buffers.write, now, &mut octets_left);
-            self.take_events(log.as_deref_mut(), statistics);
+            let mut progress = self.write(lent.buffers, now, &mut octets_left);
+            self.take_events(lent);
             while let Some(action) = self.machine.poll_action() {
                 progress = true;
-                match action {
-                    Action::ShutdownWrite => {
-                        // Fails when the peer has reset the connection: there is nothing left to end.
-                        let _ = self.stream.shutdown(Shutdown::Write);
-                    }
-                    Action::Close => return Outcome::Over,
-                    Action::Abort => {
-                        let _ = socket::set_linger(&self.stream, Some(Duration::ZERO));
-                        return Outcome::Over;
-                    }
+                if self.carry_out(action, lent, now) == Outcome::Over {
+                    return Outcome::Over;
+                }
+            }
+            if let Some(secure) = &mut self.secure {
+                if secure.has_ended() {
+                    let _ = self.stream.shutdown(Shutdown::Write);
+                    progress = true;
+                }
+                if secure.has_closed(now) {
+                    return Outcome::Over;
+                }
+                if secure.is_closing() {
+                    // What is left goes when the socket takes it.
+                    return match octets_left {
+                        0 => Outcome::HasMore,
+                        _ => Outcome::Waits,
+                    };
                 }
             }
             if self.machine.is_finished() {
@@ -121,7 +154,7 @@ impl Open {
                 return Outcome::HasMore;
             }
             if self.readable && self.machine.wants_data() {
-                progress |= self.read(&mut buffers.read, now);
+                progress |= self.read(lent, now);
             }
             if !progress {
                 return Outcome::Waits;
@@ -130,33 +163,119 @@ impl Open {
         Outcome::HasMore
     }
 
-    /// Notes the response that was handed over in part when the connection ended, if there is one.
-    pub fn log_cut_short(&mut self, now: Instant, log: &mut AccessLog) {
-        if let Some((served, text)) = self.machine.cut_short(now) {
-            log.note(self.peer, &served, &text);
+    fn carry_out(&mut self, action: Action, lent: &mut Lent<'_>, now: Instant) -> Outcome {
+        match (action, &mut self.secure) {
+            (Action::ShutdownWrite, Some(secure)) => secure.end(),
+            (Action::ShutdownWrite, None) => {
+                // Fails when the peer has reset the connection: there is nothing left to end.
+                let _ = self.stream.shutdown(Shutdown::Write);
+            }
+            (Action::Close, Some(secure)) => secure.close(now),
+            (Action::Close, None) => return Outcome::Over,
+            (Action::Abort, _) => {
+                let _ = socket::set_linger(&self.stream, Some(Duration::ZERO));
+                return Outcome::Over;
+            }
+            (Action::Upgrade, _) => {
+                let Machine::Http1(connection) = &mut self.machine else {
+                    return Outcome::Over;
+                };
+                let upgraded = connection
+                    .take_upgrade()
+                    .and_then(|upgrade| lent.common.upgraded(&upgrade, now));
+                match upgraded {
+                    Some(machine) => self.machine = machine,
+                    None => return Outcome::Over,
+                }
+                lent.statistics.http2 += 1;
+            }
+        }
+        Outcome::HasMore
+    }
+
+    /// When it wants to be looked at, unless something happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let secure = self.secure.as_ref().and_then(|secure| secure.deadline());
+        match (self.machine.poll_timeout(), secure) {
+            (Some(machine), Some(secure)) => Some(machine.min(secure)),
+            (machine, secure) => machine.or(secure),
         }
     }
 
-    fn take_events(&mut self, log: Option<&mut AccessLog>, statistics: &mut OriginStatistics) {
-        match log {
+    /// It is `now`; something may be due. A turn follows.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.machine.handle_timeout(now);
+    }
+
+    /// Gives back memory that holds nothing.
+    pub fn rest(&mut self) {
+        self.machine.rest();
+        if let Some(secure) = &mut self.secure {
+            secure.rest();
+        }
+    }
+
+    /// The server is about to end. What has come and was not read is still under way.
+    pub fn announce_end(&mut self) {
+        self.machine.announce_end();
+        self.readable = true;
+    }
+
+    /// The server ends.
+    pub fn end(&mut self, now: Instant) {
+        self.machine.end(now);
+    }
+
+    /// Notes responses that were handed over in part when the connection ended.
+    pub fn log_cut_short(&mut self, now: Instant, log: &mut AccessLog) {
+        let handshake = self.secure.as_ref().and_then(|secure| secure.handshake());
+        while let Some((served, text)) = self.machine.cut_short(now) {
+            log.note(self.peer, &served.exchange, &text, handshake);
+        }
+    }
+
+    fn take_events(&mut self, lent: &mut Lent<'_>) {
+        let statistics = &mut *lent.statistics;
+        match lent.log.as_deref_mut() {
             Some(log) => {
+                let handshake = self.secure.as_ref().and_then(|secure| secure.handshake());
                 while let Some((served, text)) = self.machine.poll_event_with_text() {
-                    statistics.responses += 1;
-                    statistics.content += served.body.0;
-                    log.note(self.peer, &served, &text);
+                    statistics.count(&served);
+                    log.note(self.peer, &served.exchange, &text, handshake);
                 }
             }
             None => {
                 while let Some(served) = self.machine.poll_event() {
-                    statistics.responses += 1;
-                    statistics.content += served.body.0;
+                    statistics.count(&served);
                 }
             }
         }
     }
 
     /// Writes what may go.
-    fn write(&mut self, together: &mut [u8], now: Instant, octets_left: &mut u64) -> bool {
+    fn write(&mut self, buffers: &mut Buffers, now: Instant, octets_left: &mut u64) -> bool {
+        let Some(secure) = &mut self.secure else {
+            return self.write_clear(&mut buffers.write, now, octets_left);
+        };
+        let flow = secure.write(
+            &self.stream,
+            &mut self.machine,
+            &mut buffers.files,
+            &mut self.writable,
+            octets_left,
+            now,
+        );
+        match flow {
+            Flow::Moved => true,
+            Flow::Still => false,
+            Flow::Failed => {
+                self.machine.handle_failure();
+                true
+            }
+        }
+    }
+
+    fn write_clear(&mut self, together: &mut [u8], now: Instant, octets_left: &mut u64) -> bool {
         let mut progress = false;
         while self.writable {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -203,17 +322,23 @@ impl Open {
         progress
     }
 
-    fn read(&mut self, buffer: &mut [u8], now: Instant) -> bool {
+    fn read(&mut self, lent: &mut Lent<'_>, now: Instant) -> bool {
+        let buffer = &mut lent.buffers.read[..];
         match self.stream.read(buffer) {
             Ok(0) => {
                 self.readable = false;
-                self.machine.handle_eof(now);
+                self.take_end(now);
             }
             Ok(length) => {
                 // Less than there was room for is all there was; what comes later is told. Of an end
                 // that has come with it nothing more is told.
                 self.readable = length == buffer.len() || self.ended;
-                self.machine.handle_data(&buffer[..length], now);
+                if self.secure.is_some() {
+                    let input = &mut buffer[..length];
+                    self.take_sealed(input, lent.common, lent.statistics, now);
+                } else {
+                    self.take(&buffer[..length], lent.common, lent.statistics, now);
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -226,6 +351,115 @@ impl Open {
             }
         }
         true
+    }
+
+    /// Octets came in the clear.
+    fn take(
+        &mut self,
+        data: &[u8],
+        common: &Common,
+        statistics: &mut OriginStatistics,
+        now: Instant,
+    ) {
+        let Some(matched) = self.undecided else {
+            self.machine.handle_data(data, now);
+            return;
+        };
+        let (before, after) = h2::PREFACE.split_at(usize::from(matched));
+        let length = data.len().min(after.len());
+        if data[..length] != after[..length] {
+            self.undecided = None;
+            self.machine.handle_data(before, now);
+            self.machine.handle_data(data, now);
+        } else if length < after.len() {
+            self.undecided = Some(matched + length as u8);
+        } else {
+            self.undecided = None;
+            self.go_on_in_http2(common, statistics, now);
+            self.machine.handle_data(h2::PREFACE, now);
+            self.machine.handle_data(&data[length..], now);
+        }
+    }
+
+    /// Octets came under TLS. They are decrypted where they lie.
+    fn take_sealed(
+        &mut self,
+        mut input: &mut [u8],
+        common: &Common,
+        statistics: &mut OriginStatistics,
+        now: Instant,
+    ) {
+        let Some(secure) = &mut self.secure else {
+            return;
+        };
+        if secure.is_shaking_hands() {
+            if let Err(failure) = secure.shake_hands(input, statistics, now) {
+                return self.fail(&failure, statistics, now);
+            }
+            let by_default = common.protocols.http1.is_none();
+            let http2 = secure.agreed_on_http2(by_default).unwrap_or(by_default);
+            if http2 && !self.machine.is_http2() {
+                self.go_on_in_http2(common, statistics, now);
+            }
+            return self.take_early(now);
+        }
+        loop {
+            match secure.open(&mut input, now) {
+                Ok(Some(plain)) => self.machine.handle_data(plain, now),
+                Ok(None) => break,
+                Err(failure) => return self.fail(&failure, statistics, now),
+            }
+        }
+        if secure.is_closed_by_peer() {
+            self.machine.handle_eof(now);
+        }
+    }
+
+    /// Octets came with the handshake.
+    fn take_early(&mut self, now: Instant) {
+        let Some(secure) = &mut self.secure else {
+            return;
+        };
+        let mut early = [0; EARLY_OCTETS];
+        loop {
+            match secure.read(&mut early) {
+                0 => break,
+                length => self.machine.handle_data(&early[..length], now),
+            }
+        }
+        if secure.is_closed_by_peer() {
+            self.machine.handle_eof(now);
+        }
+    }
+
+    /// The transport has ended.
+    fn take_end(&mut self, now: Instant) {
+        if let Some(matched) = self.undecided.take() {
+            self.machine
+                .handle_data(&h2::PREFACE[..usize::from(matched)], now);
+        }
+        self.machine.handle_eof(now);
+    }
+
+    /// The peer broke TLS, or would not have it.
+    fn fail(&mut self, failure: &TlsFailure, statistics: &mut OriginStatistics, now: Instant) {
+        if let Some(secure) = &mut self.secure {
+            if secure.is_shaking_hands() {
+                statistics.handshakes_failed += 1;
+                if statistics.handshakes_failed == 1 {
+                    eprintln!("a handshake of {} failed: {failure}", self.peer);
+                }
+            }
+            secure.fail(now);
+        }
+        self.machine.handle_failure();
+    }
+
+    fn go_on_in_http2(&mut self, common: &Common, statistics: &mut OriginStatistics, now: Instant) {
+        if let Some(machine) = common.http2(now) {
+            self.machine = machine;
+            statistics.http2 += 1;
+        }
     }
 }
 

@@ -8,11 +8,14 @@
 //! When the program or the system is out of descriptors, a loop stops accepting for a while and says
 //! so; connections wait in the kernel's queue meanwhile.
 
-mod access_log;
+pub(crate) mod access_log;
 mod connection;
 pub mod folder;
+mod machine;
+mod protocols;
+mod secure;
 mod service;
-mod timers;
+pub(crate) mod timers;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
@@ -20,7 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fathometer_http::h1::server::{Connection, ServerConfig};
 use fathometer_http::origin::Origin;
 use fathometer_model::Instant;
 use fathometer_sys::{Clock, socket};
@@ -29,7 +31,9 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use self::access_log::AccessLog;
 pub use self::access_log::{LogFile, LogFormat};
-use self::connection::{Buffers, Open, Outcome};
+use self::connection::{Buffers, Lent, Open, Outcome};
+use self::machine::{Common, Handed};
+pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
 use self::timers::{Alarm, Timers};
 
@@ -68,6 +72,18 @@ pub struct OriginStatistics {
     pub responses: u64,
     /// Octets of the content of these.
     pub content: u64,
+    /// Responses among these that were pushed.
+    pub pushed: u64,
+    /// Connections that were, or became, HTTP/2.
+    pub http2: u64,
+    /// Handshakes of TLS that were completed.
+    pub handshakes: u64,
+    /// Those that resumed an earlier session.
+    pub resumed: u64,
+    /// Those with early data that were taken.
+    pub early: u64,
+    /// Those that failed.
+    pub handshakes_failed: u64,
     /// Connections that were reset when the loop ended.
     pub reset_at_end: u64,
     /// Connections that were reset because enough were open.
@@ -81,6 +97,14 @@ pub struct OriginStatistics {
 }
 
 impl OriginStatistics {
+    fn count(&mut self, handed: &Handed) {
+        if handed.whole {
+            self.responses += 1;
+            self.content += handed.exchange.body.0;
+            self.pushed += u64::from(handed.pushed);
+        }
+    }
+
     /// Both together.
     #[must_use]
     pub fn and(self, other: OriginStatistics) -> OriginStatistics {
@@ -88,6 +112,12 @@ impl OriginStatistics {
             connections: self.connections + other.connections,
             responses: self.responses + other.responses,
             content: self.content + other.content,
+            pushed: self.pushed + other.pushed,
+            http2: self.http2 + other.http2,
+            handshakes: self.handshakes + other.handshakes,
+            resumed: self.resumed + other.resumed,
+            early: self.early + other.early,
+            handshakes_failed: self.handshakes_failed + other.handshakes_failed,
             reset_at_end: self.reset_at_end + other.reset_at_end,
             shed: self.shed + other.shed,
             pauses: self.pauses + other.pauses,
@@ -142,8 +172,7 @@ impl OriginHandle {
 pub struct OriginLoop {
     poll: Poll,
     listeners: Vec<TcpListener>,
-    origin: Arc<Origin>,
-    config: Arc<ServerConfig>,
+    common: Common,
     clock: Clock,
     shared: Arc<Shared>,
     waker: Arc<Waker>,
@@ -179,7 +208,7 @@ impl OriginLoop {
     pub fn bind(
         addresses: &[SocketAddr],
         origin: Arc<Origin>,
-        config: Arc<ServerConfig>,
+        protocols: impl Into<Protocols>,
         sockets: OriginSockets,
         clock: Clock,
     ) -> Result<OriginLoop, io::Error> {
@@ -187,14 +216,14 @@ impl OriginLoop {
             .iter()
             .map(|address| listen(*address, sockets, false))
             .collect::<Result<Vec<_>, _>>()?;
-        OriginLoop::with_listeners(listeners, origin, config, clock)
+        OriginLoop::with_listeners(listeners, origin, protocols.into(), clock)
     }
 
     /// A loop for sockets that listen.
     fn with_listeners(
         listeners: Vec<StdTcpListener>,
         origin: Arc<Origin>,
-        config: Arc<ServerConfig>,
+        protocols: Protocols,
         clock: Clock,
     ) -> Result<OriginLoop, io::Error> {
         let poll = Poll::new()?;
@@ -209,8 +238,7 @@ impl OriginLoop {
         Ok(OriginLoop {
             poll,
             listeners: registered,
-            origin,
-            config,
+            common: Common { origin, protocols },
             clock,
             shared: Arc::default(),
             waker,
@@ -434,12 +462,12 @@ impl OriginLoop {
             return;
         }
         self.statistics.connections += 1;
-        let machine = Connection::new(
-            Arc::clone(&self.origin),
-            Arc::clone(&self.config),
-            self.clock.now(),
-        );
-        self.open[place] = Some(Box::new(Open::new(stream, peer, machine)));
+        let Some(open) = Open::new(stream, peer, &self.common, self.clock.now()) else {
+            self.statistics.handshakes_failed += 1;
+            self.free.push(place);
+            return;
+        };
+        self.open[place] = Some(Box::new(open));
         // A request has often come with the connection; and a connection that was accepted while the
         // loop drains is answered once.
         self.serve(place, buffers);
@@ -451,7 +479,13 @@ impl OriginLoop {
             return;
         };
         let now = self.clock.now();
-        match open.serve(buffers, now, self.log.as_mut(), &mut self.statistics) {
+        let mut lent = Lent {
+            common: &self.common,
+            buffers,
+            log: self.log.as_mut(),
+            statistics: &mut self.statistics,
+        };
+        match open.serve(&mut lent, now) {
             Outcome::Waits => {}
             Outcome::HasMore => self.again.push(place),
             Outcome::Over => {
@@ -461,10 +495,7 @@ impl OriginLoop {
         }
         open.rested = false;
         open.served_at = now;
-        let at = open
-            .machine
-            .poll_timeout()
-            .map(|at| at.min(now + REST_AFTER));
+        let at = open.poll_timeout().map(|at| at.min(now + REST_AFTER));
         self.timers.set(&mut open.alarm, place, at);
     }
 
@@ -474,16 +505,16 @@ impl OriginLoop {
                 continue;
             };
             open.alarm = Alarm::default();
-            if open.machine.poll_timeout().is_some_and(|due| due <= now) {
-                open.machine.handle_timeout(now);
+            if open.poll_timeout().is_some_and(|due| due <= now) {
+                open.handle_timeout(now);
                 self.serve(place, buffers);
                 continue;
             }
             if !open.rested && now.since(open.served_at) >= REST_AFTER {
-                open.machine.rest();
+                open.rest();
                 open.rested = true;
             }
-            let mut at = open.machine.poll_timeout();
+            let mut at = open.poll_timeout();
             if !open.rested {
                 at = at.map(|at| at.min(open.served_at + REST_AFTER));
             }
@@ -521,13 +552,11 @@ impl OriginLoop {
         self.listeners.clear();
         for place in 0..self.open.len() {
             if let Some(open) = &mut self.open[place] {
-                // What has come and was not read is under way.
-                open.machine.announce_end();
-                open.readable = true;
+                open.announce_end();
                 self.serve(place, buffers);
             }
             if let Some(open) = &mut self.open[place] {
-                open.machine.end(now);
+                open.end(now);
                 self.serve(place, buffers);
             }
         }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fathometer_http::h1::server::ServerConfig;
 use fathometer_http::origin::Origin;
 use fathometer_sys::{Clock, sched};
 
-use super::{LogFile, OriginHandle, OriginLoop, OriginSockets, OriginStatistics, listen};
+use super::{
+    LogFile, OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols, listen,
+};
 
 /// How a service is set up.
 #[derive(Debug, Clone)]
@@ -58,7 +59,7 @@ impl Service {
     pub fn start(
         options: &ServiceOptions,
         origins: Vec<Arc<Origin>>,
-        config: &Arc<ServerConfig>,
+        protocols: &Protocols,
         clock: Clock,
     ) -> Result<Service, ServiceError> {
         let shared = origins.len() > 1;
@@ -79,7 +80,7 @@ impl Service {
                 let failed = |error| ServiceError::Listen { address, error };
                 listeners.push(listen(address, options.sockets, shared).map_err(failed)?);
             }
-            let mut one = OriginLoop::with_listeners(listeners, origin, Arc::clone(config), clock)?
+            let mut one = OriginLoop::with_listeners(listeners, origin, protocols.clone(), clock)?
                 .with_most_open(most_open);
             if let Some(most) = options.shed_above {
                 one = one.shedding_above(most.div_ceil(count));

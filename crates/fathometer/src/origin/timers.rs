@@ -11,11 +11,11 @@ use fathometer_model::Instant;
 
 /// The alarm of one connection: kept with the connection, meaningful to its timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Alarm(Option<Instant>);
+pub(crate) struct Alarm(Option<Instant>);
 
 /// All alarms of a loop.
 #[derive(Debug, Default)]
-pub(super) struct Timers {
+pub(crate) struct Timers {
     set: BTreeSet<(Instant, usize)>,
 }
 

@@ -1,8 +1,10 @@
 //! Servers under test as data: `servers/<name>/server.toml`. How to write one: `servers/README.md`.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::time::Duration;
 
+use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
 use serde::Deserialize;
 
@@ -115,13 +117,19 @@ pub struct Program {
     /// The arguments that make it state its version.
     pub version: Vec<String>,
     /// Its configuration, a file beside this one. Words to fill in are `{root}`, `{runtime}`,
-    /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}`, those of
-    /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities). Empty where
-    /// everything is among the arguments.
+    /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}` and its parts
+    /// `{behind_address}` and `{behind_port}`, with TLS `{certificate}`, `{key}` and
+    /// `{certificate_and_key}`, those of [`words`](Program::words) and those of
+    /// [`capabilities`](Program::capabilities). Empty where everything is among the arguments.
     pub config: String,
     /// Further words of the configuration and what stands for them, which may have words in it.
     #[serde(default)]
     pub words: BTreeMap<String, String>,
+    /// What it speaks in the clear; HTTP/2 by prior knowledge.
+    #[serde(default = "http1_alone")]
+    pub protocols: Vec<Spoken>,
+    /// What is different when it is asked for TLS; `None`: it cannot be.
+    pub tls: Option<OverTls>,
     /// Users it may run as, the first that exists counts; irrelevant without root.
     pub users: Vec<String>,
     /// It has no setting for the user: it is started as that user, with leave to listen on low ports.
@@ -145,6 +153,66 @@ pub struct Program {
 
 fn slash() -> String {
     "/".to_owned()
+}
+
+fn http1_alone() -> Vec<Spoken> {
+    vec![Spoken::Http1]
+}
+
+/// A version of HTTP that a program speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Spoken {
+    /// HTTP/1.0 and HTTP/1.1.
+    #[serde(rename = "h1")]
+    Http1,
+    /// HTTP/2.
+    #[serde(rename = "h2")]
+    Http2,
+    /// HTTP/3, on the same port by UDP.
+    #[serde(rename = "h3")]
+    Http3,
+}
+
+impl FromStr for Spoken {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Spoken, String> {
+        match text {
+            "h1" => Ok(Spoken::Http1),
+            "h2" => Ok(Spoken::Http2),
+            "h3" => Ok(Spoken::Http3),
+            _ => Err("give h1, h2 or h3".to_owned()),
+        }
+    }
+}
+
+impl Spoken {
+    fn of(protocol: Protocol) -> Spoken {
+        match protocol {
+            Protocol::Http1(_) => Spoken::Http1,
+            Protocol::Http2 => Spoken::Http2,
+            Protocol::Http3 => Spoken::Http3,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Spoken::Http1 => "HTTP/1.1",
+            Spoken::Http2 => "HTTP/2",
+            Spoken::Http3 => "HTTP/3",
+        }
+    }
+}
+
+/// What is different about a program when it speaks TLS.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverTls {
+    /// What it speaks; which of them is settled with each client in the handshake.
+    pub protocols: Vec<Spoken>,
+    /// Words laid over those of the program.
+    #[serde(default)]
+    pub words: BTreeMap<String, String>,
 }
 
 /// How a program is asked to end.
@@ -243,6 +311,12 @@ impl Definition {
     /// Why it cannot be asked for this level of a factor; `None`: it can.
     pub fn inability(&self, factor: &str, level: &str) -> Option<String> {
         let program = self.program.as_ref()?;
+        if factor == "policy"
+            && let Ok(policy) = level.parse::<Policy>()
+            && let Some(reason) = program.inability_of(policy)
+        {
+            return Some(reason);
+        }
         if let Some(levels) = program.levels.get(factor)
             && !levels.iter().any(|known| known == level)
         {
@@ -257,6 +331,42 @@ impl Definition {
     /// Why it cannot limit its connections like this; `None`: it can.
     pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
         self.program.as_ref()?.capabilities.refusal(throttle)
+    }
+}
+
+impl Program {
+    /// What it speaks, with TLS or without; nothing where it has no TLS.
+    pub fn speaks(&self, tls: bool) -> &[Spoken] {
+        match (&self.tls, tls) {
+            (_, false) => &self.protocols,
+            (Some(over), true) => &over.protocols,
+            (None, true) => &[],
+        }
+    }
+
+    /// Why it cannot be spoken to at all, where it cannot.
+    pub(super) fn silence(&self) -> String {
+        match self.tls {
+            Some(_) => "it speaks nothing in the clear".to_owned(),
+            None => "it has no TLS".to_owned(),
+        }
+    }
+
+    /// Why no client with this policy can talk to it; `None`: one can.
+    fn inability_of(&self, policy: Policy) -> Option<String> {
+        if self.speaks(policy.tls).is_empty() {
+            return Some(self.silence());
+        }
+        let wanted = Spoken::of(policy.protocol);
+        if self.speaks(policy.tls).contains(&wanted) {
+            return None;
+        }
+        let how = if policy.tls {
+            "over TLS"
+        } else {
+            "in the clear"
+        };
+        Some(format!("it does not speak {} {how}", wanted.name()))
     }
 }
 

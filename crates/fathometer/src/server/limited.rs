@@ -10,10 +10,11 @@ use std::sync::OnceLock;
 use fathometer_sys::cgroup::Group;
 
 use super::definition::{Definition, StopSignal};
+use super::probe::Ready;
 use super::processes::{Processes, Start};
 use super::program::{self, Place};
 pub use super::throttle::Throttle;
-use super::{Installed, PORT, Scratch, ServerError};
+use super::{Access, Installed, Scratch, ServerError};
 use crate::lab::Host;
 
 static OURS: OnceLock<PathBuf> = OnceLock::new();
@@ -28,7 +29,7 @@ pub fn serve_with(program: PathBuf) {
 #[derive(Debug)]
 pub struct Limited(Processes);
 
-/// Starts a server in a host and a group, serving `root`, and waits until it answers.
+/// Starts a server in a host and a group, serving `root` in the clear, and waits until it answers.
 pub fn start(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -37,16 +38,31 @@ pub fn start(
     root: &Path,
     throttle: Throttle,
 ) -> Result<Limited, ServerError> {
+    let access = Access::Clear;
+    start_with_access(definition, installed, host, group, root, throttle, access)
+}
+
+/// The same, in the clear or with TLS.
+pub fn start_with_access(
+    definition: &Definition,
+    installed: Option<&Installed>,
+    host: &Host,
+    group: &Group,
+    root: &Path,
+    throttle: Throttle,
+    access: Access<'_>,
+) -> Result<Limited, ServerError> {
     let system = |doing: &str| {
         let doing = doing.to_owned();
         move |error| ServerError::System { doing, error }
     };
     let runtime = Scratch::new().map_err(system("make a temporary folder"))?;
-    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT);
+    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port());
     let place = Place {
         address,
         root,
         runtime: runtime.path(),
+        access,
     };
     let mut command = match (&definition.program, installed) {
         (Some(program), Some(installed)) => {
@@ -63,7 +79,10 @@ pub fn start(
     let program = definition.program.as_ref();
     let start = Start {
         name: &definition.name,
-        ready: program.map_or("/", |program| &program.ready),
+        ready: match program {
+            Some(program) => Ready::of(program, access),
+            None => Ready::ours(access),
+        },
         address,
         stop: program.map_or(StopSignal::Term, |program| program.stop),
     };
@@ -93,6 +112,11 @@ fn ours(definition: &Definition, place: Place<'_>, throttle: Throttle) -> std::i
         if let Some(value) = value {
             command.args([option, &value.to_string()]);
         }
+    }
+    if let Access::Tls(credentials) = place.access {
+        let files = credentials.write(place.runtime)?;
+        command.arg("--certificate").arg(files.certificate);
+        command.arg("--key").arg(files.key);
     }
     if let Some(time) = throttle.keep_alive {
         command.args(["--keep-alive", &format!("{}ms", time.as_millis())]);

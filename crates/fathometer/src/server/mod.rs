@@ -1,7 +1,9 @@
 //! Servers under test: what they are ([`definition`]), and running one in a host of a lab.
 
+mod credentials;
 pub mod definition;
 pub mod limited;
+mod probe;
 mod processes;
 mod program;
 mod scratch;
@@ -14,20 +16,24 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fathometer_http::h1::server::{CloseManner, Coalesce, ServerConfig};
+use fathometer_http::h2;
 use fathometer_http::origin::{Origin, OriginConfig, OriginError};
 use fathometer_model::{Bytes, Instant, Site};
 use fathometer_sys::{Clock, socket};
+use fathometer_tls::{ServerOptions, ServerSettings, SettingsError};
 
+pub use self::credentials::{Access, Credentials};
 use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded, Program};
+use self::probe::Ready;
 use self::processes::{Processes, Start};
 use self::program::Place;
 pub use self::program::{Installed, command, find};
 pub use self::scratch::Scratch;
 pub use self::throttle::{Capabilities, Capability, Throttle};
 use crate::lab::Host;
-use crate::origin::{OriginHandle, OriginLoop, OriginSockets, OriginStatistics};
+use crate::origin::{OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols};
 
-/// The port that servers under test listen on.
+/// The port that servers under test listen on in the clear; see [`Access::port`].
 pub const PORT: u16 = 80;
 
 /// What a cell asks of its server.
@@ -104,6 +110,9 @@ pub enum ServerError {
     /// From the system floor.
     #[error(transparent)]
     Sys(#[from] fathometer_sys::Error),
+    /// TLS cannot be set up.
+    #[error("failed to set TLS up: {0}")]
+    Tls(#[from] SettingsError),
     /// Its program is not on this machine.
     #[error("{name} is not installed: install the package {package}")]
     Missing {
@@ -155,7 +164,7 @@ impl ServerError {
     }
 }
 
-/// Starts a server in a host and waits until it answers.
+/// Starts a server in a host, reached in the clear, and waits until it answers.
 pub fn start(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -164,8 +173,24 @@ pub fn start(
     demands: Demands,
     clock: Clock,
 ) -> Result<Running, ServerError> {
+    let access = Access::Clear;
+    start_with_access(definition, installed, host, content, demands, access, clock)
+}
+
+/// The same, reached in the clear or with TLS.
+pub fn start_with_access(
+    definition: &Definition,
+    installed: Option<&Installed>,
+    host: &Host,
+    content: Content<'_>,
+    demands: Demands,
+    access: Access<'_>,
+    clock: Clock,
+) -> Result<Running, ServerError> {
     if let Some(embedded) = &definition.embedded {
-        return start_embedded(definition, embedded, host, content.site, demands, clock);
+        let origin = embedded_origin(&definition.name, embedded, content.site, clock)?;
+        let protocols = protocols(embedded_config(embedded, demands), access, clock)?;
+        return start_embedded(origin, protocols, host, demands, access, clock);
     }
     let program = definition.program.as_ref().expect("load checked it");
     let Some(installed) = installed else {
@@ -178,6 +203,7 @@ pub fn start(
         host,
         content.folder,
         demands,
+        access,
     )
     .map(Running::Program)
 }
@@ -241,6 +267,44 @@ pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
     }
 }
 
+/// The configuration of HTTP/2 beside one of HTTP/1: the same limits, where both have them.
+pub fn http2_config(http1: &ServerConfig) -> h2::server::ServerConfig {
+    let mut config = h2::server::ServerConfig {
+        max_requests_per_connection: http1.max_requests_per_connection,
+        close: http1.close,
+        service_time: http1.service_time,
+        connection_time: http1.connection_time,
+        events: http1.events,
+        request_text: http1.request_text,
+        ..h2::server::ServerConfig::default()
+    };
+    config.limits.keep_alive = http1.limits.keep_alive;
+    config
+}
+
+/// What our origin speaks to whoever reaches it so: HTTP/1 and HTTP/2, and over TLS what the handshake
+/// settles. Nothing is resumed but what a ticket holds.
+pub fn protocols(
+    http1: ServerConfig,
+    access: Access<'_>,
+    clock: Clock,
+) -> Result<Protocols, ServerError> {
+    let tls = match access.credentials() {
+        None => None,
+        Some(credentials) => {
+            let unix_time = clock.realtime_of(Instant::ZERO);
+            let mut options = ServerOptions::new(credentials.identity().clone(), unix_time);
+            options.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Some(ServerSettings::new(options)?)
+        }
+    };
+    Ok(Protocols {
+        http2: Some(Arc::new(http2_config(&http1))),
+        http1: Some(Arc::new(http1)),
+        tls,
+    })
+}
+
 /// Our origin for a definition and a site.
 pub fn embedded_origin(
     name: &str,
@@ -253,7 +317,7 @@ pub fn embedded_origin(
         OriginConfig {
             dress: embedded.dress(name)?,
             wall_clock: clock.realtime_of(Instant::ZERO),
-            discard: None,
+            ..OriginConfig::default()
         },
     )?;
     Ok(Arc::new(origin))
@@ -266,6 +330,7 @@ fn start_program(
     host: &Host,
     root: &Path,
     demands: Demands,
+    access: Access<'_>,
 ) -> Result<RunningProgram, ServerError> {
     let system = |doing: &str| {
         let doing = doing.to_owned();
@@ -273,9 +338,10 @@ fn start_program(
     };
     let runtime = Scratch::new().map_err(system("make a temporary folder"))?;
     let place = Place {
-        address: SocketAddr::new(IpAddr::V4(host.side.ipv4()), PORT),
+        address: SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port()),
         root,
         runtime: runtime.path(),
+        access,
     };
     let throttle = Throttle {
         // A page's connection serves as many as the cell says, not what the program has as a default.
@@ -285,7 +351,7 @@ fn start_program(
     let command = program::throttled_command(definition, program, installed, place, &throttle)?;
     let start = Start {
         name: &definition.name,
-        ready: &program.ready,
+        ready: Ready::of(program, access),
         address: place.address,
         stop: program.stop,
     };
@@ -300,18 +366,17 @@ fn start_program(
 }
 
 fn start_embedded(
-    definition: &Definition,
-    embedded: &Embedded,
+    origin: Arc<Origin>,
+    protocols: Protocols,
     host: &Host,
-    site: &Arc<Site>,
     demands: Demands,
+    access: Access<'_>,
     clock: Clock,
 ) -> Result<Running, ServerError> {
-    let origin = embedded_origin(&definition.name, embedded, site, clock)?;
-    let config = Arc::new(embedded_config(embedded, demands));
+    let port = access.port();
     let addresses = [
-        SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), PORT),
-        SocketAddr::new(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), PORT),
+        SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), port),
+        SocketAddr::new(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), port),
     ];
     let sockets = OriginSockets {
         nodelay: demands.nodelay,
@@ -320,7 +385,7 @@ fn start_embedded(
     };
     let (tell, told) = std::sync::mpsc::sync_channel(1);
     let thread = host.namespace.spawn("origin", move || {
-        match OriginLoop::bind(&addresses, origin, config, sockets, clock) {
+        match OriginLoop::bind(&addresses, origin, protocols, sockets, clock) {
             Err(error) => {
                 let kind = error.kind();
                 let _ = tell.send(Err(error));
@@ -335,7 +400,7 @@ fn start_embedded(
     match told.recv() {
         Ok(Ok(handle)) => Ok(Running::Embedded { handle, thread }),
         Ok(Err(error)) => Err(ServerError::System {
-            doing: format!("listen on port {PORT} of the server's host"),
+            doing: format!("listen on port {port} of the server's host"),
             error,
         }),
         Err(_) => Err(ServerError::System {

@@ -2,15 +2,15 @@
 //! started.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
+use fathometer_sys::Clock;
 use fathometer_sys::process::{Exit, HostProcess, Session};
-use fathometer_sys::{Clock, socket};
 
 use super::definition::StopSignal;
+use super::probe::Ready;
 use super::{Scratch, ServerError};
 use crate::lab::Host;
 
@@ -18,8 +18,6 @@ use crate::lab::Host;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long one connection is waited for, and one answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long a server may take to end when it is asked.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -32,8 +30,8 @@ const CANNOT: i32 = 127;
 pub(super) struct Start<'a> {
     /// The server, for messages.
     pub name: &'a str,
-    /// The path of the request that it must answer.
-    pub ready: &'a str,
+    /// What it must do to count as started.
+    pub ready: Ready<'a>,
     /// Where it will listen.
     pub address: SocketAddr,
     /// How it is asked to end.
@@ -114,10 +112,8 @@ impl Processes {
                     }
                 });
             }
-            let connected = host
-                .namespace
-                .run(|| TcpStream::connect_timeout(&start.address, ANSWER_WITHIN))?;
-            if connected.is_ok_and(|stream| answers(stream, start.ready)) {
+            let (ready, address) = (start.ready, start.address);
+            if host.namespace.run(|| ready.is_reached(address))? {
                 return Ok(());
             }
             std::thread::sleep(LOOK_AGAIN);
@@ -140,54 +136,5 @@ impl Processes {
         } else {
             words.join("; ")
         }
-    }
-}
-
-/// Whether a request is answered with whatever is not the server's own failure: a proxy whose origin is
-/// not there yet is not ready.
-fn answers(mut stream: TcpStream, path: &str) -> bool {
-    // Closing then leaves no connection in TIME_WAIT among those that are counted later.
-    let _ = socket::set_linger(&stream, Some(Duration::ZERO));
-    let _ = stream.set_read_timeout(Some(ANSWER_WITHIN));
-    let request =
-        format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: fathometer\r\n\r\n");
-    if stream.write_all(request.as_bytes()).is_err() {
-        return false;
-    }
-    let mut status = [0; "HTTP/1.1 200".len()];
-    stream.read_exact(&mut status).is_ok()
-        && status.starts_with(b"HTTP/1.")
-        && matches!(status[9], b'1'..=b'4')
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::TcpListener;
-
-    use super::*;
-
-    fn answered_by(response: &'static [u8]) -> bool {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 4096];
-            let taken = stream.read(&mut request).unwrap();
-            stream.write_all(response).unwrap();
-            String::from_utf8(request[..taken].to_vec()).unwrap()
-        });
-        let ready = answers(TcpStream::connect(address).unwrap(), "/there");
-        let request = server.join().unwrap();
-        assert!(request.starts_with("HEAD /there HTTP/1.1\r\n"), "{request}");
-        ready
-    }
-
-    #[test]
-    fn any_answer_but_a_failure_of_its_own_says_that_a_server_is_ready() {
-        assert!(answered_by(b"HTTP/1.1 200 OK\r\n\r\n"));
-        assert!(answered_by(b"HTTP/1.1 404 Not Found\r\n\r\n"));
-        assert!(!answered_by(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"));
-        assert!(!answered_by(b"SSH-2.0-OpenSSH_9.2\r\n"));
-        assert!(!answered_by(b"HTTP/1.1 2"));
     }
 }

@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::ServerError;
 use super::definition::{Definition, Program};
 use super::throttle::Throttle;
+use super::{Access, ServerError};
 
 /// Where a program behind another one listens.
 const BEHIND: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8000);
@@ -121,6 +121,7 @@ pub fn command(
         address,
         root,
         runtime,
+        access: Access::Clear,
     };
     throttled_command(definition, program, installed, place, &throttle)
 }
@@ -131,6 +132,7 @@ pub(super) struct Place<'a> {
     pub address: SocketAddr,
     pub root: &'a Path,
     pub runtime: &'a Path,
+    pub access: Access<'a>,
 }
 
 /// The command that starts a program in the foreground, with demands on its connections.
@@ -141,7 +143,8 @@ pub(super) fn throttled_command(
     place: Place<'_>,
     throttle: &Throttle,
 ) -> Result<Command, ServerError> {
-    if let Some(reason) = program.capabilities.refusal(throttle) {
+    let unspoken = || (program.speaks(place.access.is_tls()).is_empty()).then(|| program.silence());
+    if let Some(reason) = program.capabilities.refusal(throttle).or_else(unspoken) {
         return Err(ServerError::Cannot {
             name: definition.name.clone(),
             reason,
@@ -157,9 +160,11 @@ pub(super) fn throttled_command(
             let program = behind.program.as_ref().expect("load checked it");
             let (address, runtime) = (behind_address(), place.runtime.join("behind"));
             fs::create_dir(&runtime).map_err(system(format!("make {}", runtime.display())))?;
+            // The program in front deals with TLS.
             let place = Place {
                 address,
                 runtime: &runtime,
+                access: Access::Clear,
                 ..place
             };
             let throttle = Throttle {
@@ -200,26 +205,34 @@ impl Invocation {
     ) -> Result<Invocation, ServerError> {
         let template = definition.template(program)?;
         let mut words = words(program, installed, place, throttle);
+        if let Access::Tls(credentials) = place.access {
+            let files = credentials
+                .write(place.runtime)
+                .map_err(system("write the certificate".to_owned()))?;
+            words.extend(files.words());
+        }
         let config = place.runtime.join("server.conf");
-        fs::write(&config, filled(template, program, &words))
+        fs::write(&config, filled(template, program, place.access, &words))
             .map_err(system(format!("write {}", config.display())))?;
         // Apache wants a file of media types; what matters is in its configuration.
         fs::write(place.runtime.join("mime.types"), "")
             .map_err(system("write the media types".to_owned()))?;
         words.push(("config".to_owned(), config.display().to_string()));
+        let fill = |text: &String| filled(text, program, place.access, &words);
         let mut invocation = Invocation {
             words: prefix(program, installed),
             environment: program
                 .environment
                 .iter()
-                .map(|(name, value)| (name.clone(), filled(value, program, &words)))
+                .map(|(name, value)| (name.clone(), fill(value)))
                 .collect(),
         };
         invocation.words.push(installed.path.display().to_string());
-        let arguments = program.arguments.iter();
+        let arguments = program.arguments.iter().map(fill);
+        // One that is nothing but a word for nothing is left out.
         invocation
             .words
-            .extend(arguments.map(|argument| filled(argument, program, &words)));
+            .extend(arguments.filter(|argument| !argument.is_empty()));
         Ok(invocation)
     }
 
@@ -294,6 +307,8 @@ fn words(
         ("user", installed.user.clone().unwrap_or_default()),
         ("group", installed.group.clone().unwrap_or_default()),
         ("behind", behind_address().to_string()),
+        ("behind_address", BEHIND.0.to_string()),
+        ("behind_port", BEHIND.1.to_string()),
     ]
     .map(|(word, value)| (word.to_owned(), value))
     .into();
@@ -302,12 +317,13 @@ fn words(
 }
 
 /// A text with its words filled in: first those of the definition, which have words in them.
-fn filled(text: &str, program: &Program, words: &[(String, String)]) -> String {
+fn filled(text: &str, program: &Program, access: Access<'_>, words: &[(String, String)]) -> String {
+    let over_tls = program.tls.as_ref().filter(|_| access.is_tls());
+    let over_tls = over_tls.map(|tls| &tls.words).into_iter().flatten();
     let mut text = text.to_owned();
-    for (word, value) in program
-        .words
-        .iter()
-        .chain(words.iter().map(|(w, v)| (w, v)))
+    for (word, value) in over_tls
+        .chain(&program.words)
+        .chain(words.iter().map(|(word, value)| (word, value)))
     {
         text = text.replace(&format!("{{{word}}}"), value);
     }
@@ -320,6 +336,9 @@ fn system(doing: String) -> impl FnOnce(std::io::Error) -> ServerError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::Credentials;
     use super::*;
     use crate::data;
 
@@ -349,11 +368,8 @@ mod tests {
 
     #[test]
     fn every_word_of_every_configuration_is_filled_in() {
-        let place = Place {
-            address: SocketAddr::from(([10, 77, 0, 2], 80)),
-            root: Path::new("/srv/site"),
-            runtime: Path::new("/run/it"),
-        };
+        let names = ["www26.w3.org".to_owned()];
+        let credentials = Credentials::make(&names, Duration::from_secs(1_700_000_000)).unwrap();
         let mut programs = 0;
         for name in data::names("servers") {
             let definition = Definition::load(name).unwrap();
@@ -361,17 +377,30 @@ mod tests {
                 continue;
             };
             programs += 1;
-            let throttle = Throttle::default();
-            let mut words = words(program, &anywhere(None), place, &throttle);
-            let text = filled(definition.template(program).unwrap(), program, &words);
-            let comments = text.lines().filter(|line| !line.trim().starts_with('#'));
-            let text: String = comments.collect::<Vec<_>>().join("\n");
-            assert_eq!(left(&text), Vec::<&str>::new(), "{name}: {text}");
-            assert!(text.contains("10.77.0.2"), "{name}");
-            words.push(("config".to_owned(), "/run/it/server.conf".to_owned()));
-            for argument in &program.arguments {
-                let argument = filled(argument, program, &words);
-                assert_eq!(left(&argument), Vec::<&str>::new(), "{name}: {argument}");
+            for access in [Access::Clear, Access::Tls(&credentials)] {
+                if program.speaks(access.is_tls()).is_empty() {
+                    continue;
+                }
+                let folder = tempfile::tempdir().unwrap();
+                let place = Place {
+                    address: SocketAddr::from(([10, 77, 0, 2], access.port())),
+                    root: Path::new("/srv/site"),
+                    runtime: folder.path(),
+                    access,
+                };
+                let (installed, throttle) = (anywhere(None), Throttle::default());
+                let invocation =
+                    Invocation::prepare(&definition, program, &installed, place, &throttle)
+                        .unwrap();
+                let text = fs::read_to_string(folder.path().join("server.conf")).unwrap();
+                let comments = text.lines().filter(|line| !line.trim().starts_with('#'));
+                let text: String = comments.collect::<Vec<_>>().join("\n");
+                let line = invocation.words.join("\n");
+                assert_eq!(left(&text), Vec::<&str>::new(), "{name}: {text}");
+                assert_eq!(left(&line), Vec::<&str>::new(), "{name}: {line}");
+                assert!((text.clone() + &line).contains("10.77.0.2"), "{name}");
+                let has_key = (text + &line).contains("key.pem");
+                assert_eq!(has_key, access.is_tls(), "{name}");
             }
         }
         assert!(programs >= 8, "{programs}");
@@ -386,6 +415,7 @@ mod tests {
             address: SocketAddr::from(([10, 77, 0, 2], 80)),
             root: folder.path(),
             runtime: folder.path(),
+            access: Access::Clear,
         };
         let throttle = Throttle {
             shed_above: Some(16),

@@ -1,5 +1,7 @@
 //! `fathometer serve`: the origin on a real address.
 
+mod protocols;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +16,7 @@ use fathometer_sys::{Clock, Interrupt, machine, sched};
 use fathometer_workload::microscape::Variant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::protocols::ProtocolArguments;
 use super::Failure;
 use super::arguments::{some_time, time};
 use crate::origin::folder::{Bounds, FolderStore};
@@ -57,7 +60,8 @@ pub struct ServeArguments {
     /// Write a line for each response to a file, or to standard output (-)
     #[arg(long, value_name = "FILE|-")]
     log: Option<PathBuf>,
-    /// What a line says: common or combined, which adds Referer and User-Agent
+    /// What a line says: common, combined, which adds Referer and User-Agent, or tls, which adds the version
+    /// of TLS, the cipher suite and how the session began
     #[arg(long, default_value = "common", value_name = "FORMAT")]
     log_format: LogFormat,
     /// When asked to end, how long to wait for what is under way (500ms, 10s, 2m)
@@ -87,6 +91,8 @@ pub struct ServeArguments {
     /// Serve at most so many connections at a time; others are reset
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shed_above: Option<u32>,
+    #[command(flatten)]
+    protocols: ProtocolArguments,
 }
 
 /// Serves until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.
@@ -130,7 +136,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     if let Some(time) = arguments.keep_alive {
         config.limits.keep_alive = time;
     }
-    let config = Arc::new(config);
+    let spoke = arguments
+        .protocols
+        .speak(config, &arguments.listen, clock)?;
     let asked = arguments.max_connections.map(|most| most as usize);
     let most_open = share.connections.min(asked.unwrap_or(usize::MAX));
     let options = ServiceOptions {
@@ -145,9 +153,13 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         shed_above: arguments.shed_above.map(|most| most as usize),
         log,
     };
-    let service = Service::start(&options, origins, &config, clock).map_err(start_failure)?;
+    let service =
+        Service::start(&options, origins, &spoke.protocols, clock).map_err(start_failure)?;
     for address in service.addresses() {
-        println!("serving {what} on http://{address}/");
+        println!("serving {what} on {}://{address}/", spoke.scheme);
+    }
+    for line in &spoke.said {
+        eprintln!("{line}");
     }
     eprintln!("{threads} event loops, at most {most_open} connections; interrupt to end",);
     wait(interrupt, &service)?;
@@ -191,6 +203,8 @@ fn origins(
     clock: Clock,
 ) -> Result<(String, Vec<Arc<Origin>>), Failure> {
     let dress = embedded.dress(name)?;
+    let dress = arguments.protocols.dressed(dress);
+    let (push, early_hints) = arguments.protocols.plans()?;
     let has_limits = arguments.keep_alive.is_some() || arguments.max_requests.is_some();
     let config = OriginConfig {
         // Whoever set limits wants clients to know of them.
@@ -200,6 +214,8 @@ fn origins(
         },
         wall_clock: clock.realtime_of(Instant::ZERO),
         discard: None,
+        push,
+        early_hints,
     };
     match (&arguments.site, &arguments.folder) {
         (Some(site), _) => {
@@ -253,6 +269,21 @@ fn report(statistics: &OriginStatistics) {
         Bytes(statistics.content),
         statistics.connections
     );
+    if statistics.http2 > 0 {
+        eprintln!(
+            "{} connections were HTTP/2; {} responses were pushed",
+            statistics.http2, statistics.pushed
+        );
+    }
+    if statistics.handshakes + statistics.handshakes_failed > 0 {
+        eprintln!(
+            "{} handshakes, {} of them resumed a session, {} brought early data; {} more failed",
+            statistics.handshakes,
+            statistics.resumed,
+            statistics.early,
+            statistics.handshakes_failed
+        );
+    }
     if statistics.reset_at_end > 0 {
         eprintln!(
             "{} connections did not end in time and were reset",

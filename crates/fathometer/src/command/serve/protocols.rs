@@ -1,0 +1,388 @@
+//! What `fathometer serve` is told to speak: versions of HTTP, TLS, and what is special about each.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use fathometer_http::origin::companions::Plan;
+use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
+use fathometer_http::{h1, h2};
+use fathometer_model::Instant;
+use fathometer_sys::Clock;
+use fathometer_tls::{
+    ClientCertificates, Identity, KeyLogSink, Roots, ServerOptions, ServerSettings, Tickets,
+    Version,
+};
+
+use crate::command::Failure;
+use crate::key_log::KeyLogFile;
+use crate::origin::Protocols;
+use crate::server::definition::Spoken;
+use crate::server::{self, Credentials};
+
+/// Octets of early data that a connection may bring: more requests than anybody sends at once.
+const EARLY_DATA: u32 = 64 * 1024;
+/// Sessions that are kept to be resumed.
+const SESSIONS: usize = 16 * 1024;
+/// Tickets given to a connection.
+const TICKETS: usize = 2;
+
+/// Arguments of `serve` about protocols.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Protocols")]
+pub struct ProtocolArguments {
+    /// Speak TLS, with a certificate made on the fly for localhost, the addresses it listens on and the
+    /// names of --host
+    #[arg(long)]
+    tls: bool,
+    /// Speak TLS with the certificates of this PEM file, its own first; takes --key
+    #[arg(long, value_name = "FILE", requires = "key", conflicts_with_all = ["hosts", "ca_out"])]
+    certificate: Option<PathBuf>,
+    /// The key of that certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// A further name for the certificate that is made; may be given several times
+    #[arg(long = "host", value_name = "NAME", requires = "tls")]
+    hosts: Vec<String>,
+    /// Write the root that clients are to trust to this PEM file, as for curl --cacert
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    ca_out: Option<PathBuf>,
+    /// The versions of HTTP it speaks, of h1 and h2; in the clear h2 is told by its preface, or asked for by
+    /// Upgrade [default: h1,h2]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    protocols: Vec<Spoken>,
+    /// The versions of TLS it accepts, of 1.2 and 1.3 [default: 1.2,1.3]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    tls_versions: Vec<Version>,
+    /// How sessions of TLS can be resumed: stateless (a ticket holds the session), stateful (it is kept here,
+    /// and good once) or off [default: stateless, and stateful with --early-data]
+    #[arg(long, value_name = "HOW")]
+    tickets: Option<TicketKind>,
+    /// Accept requests that come with the handshake of a session that is resumed (0-RTT)
+    #[arg(long)]
+    early_data: bool,
+    /// Ask clients for a certificate by an authority in this PEM file, and refuse those without
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Append the secrets of connections to a file, for Wireshark [default: what SSLKEYLOGFILE names]
+    #[arg(long, value_name = "FILE")]
+    key_log: Option<PathBuf>,
+    /// HTTP/2: octets of request content that may be under way on a stream
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(1..=MOST_WINDOW))]
+    h2_window: Option<u32>,
+    /// HTTP/2: the same for a connection; at least 65535
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(65_535..=MOST_WINDOW))]
+    h2_connection_window: Option<u32>,
+    /// HTTP/2: streams that a client may have open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    h2_streams: Option<u32>,
+    /// HTTP/2: push files with a page; each line of the file has a page and what goes with it, as in
+    /// `/index.html /style.css /logo.png`
+    #[arg(long, value_name = "PLAN")]
+    push: Option<PathBuf>,
+    /// Tell of files that go with a page before it, by 103 (Early Hints); a file of the same form
+    #[arg(long, value_name = "PLAN")]
+    early_hints: Option<PathBuf>,
+    /// Send this Alt-Svc field with every response
+    #[arg(long, value_name = "VALUE")]
+    alt_svc: Option<String>,
+}
+
+/// The largest window.
+const MOST_WINDOW: i64 = h2::flow::MAX_WINDOW as i64;
+
+/// How sessions can be resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TicketKind {
+    Off,
+    Stateless,
+    Stateful,
+}
+
+impl FromStr for TicketKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TicketKind, String> {
+        match text {
+            "off" => Ok(TicketKind::Off),
+            "stateless" => Ok(TicketKind::Stateless),
+            "stateful" => Ok(TicketKind::Stateful),
+            _ => Err("give off, stateless or stateful".to_owned()),
+        }
+    }
+}
+
+/// What was made of the arguments.
+pub struct Spoke {
+    /// For the loops.
+    pub protocols: Protocols,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// What to tell the operator, in lines.
+    pub said: Vec<String>,
+}
+
+impl ProtocolArguments {
+    fn is_tls(&self) -> bool {
+        self.tls || self.certificate.is_some()
+    }
+
+    fn speaks(&self, version: Spoken) -> bool {
+        self.protocols.is_empty() && version != Spoken::Http3 || self.protocols.contains(&version)
+    }
+
+    /// Plans of what goes with pages: for push, and for early hints.
+    pub fn plans(&self) -> Result<(Plan, Plan), Failure> {
+        let read = |path: &Option<PathBuf>| match path {
+            None => Ok(Plan::default()),
+            Some(path) => text(path)?.parse().map_err(|error| {
+                Failure::from(format!("failed to read {}: {error}", path.display()))
+            }),
+        };
+        Ok((read(&self.push)?, read(&self.early_hints)?))
+    }
+
+    /// A dress with what these arguments add to it.
+    pub fn dressed(&self, mut dress: Dress) -> Dress {
+        if let Some(value) = &self.alt_svc {
+            dress.fields.push(DressField {
+                name: "Alt-Svc".to_owned(),
+                value: FieldValue::Static(value.clone()),
+                on: Responses::ALL,
+            });
+        }
+        dress
+    }
+
+    /// Makes all that connections share, with what HTTP/1 was told.
+    pub fn speak(
+        &self,
+        http1: h1::server::ServerConfig,
+        addresses: &[SocketAddr],
+        clock: Clock,
+    ) -> Result<Spoke, Failure> {
+        if self.speaks(Spoken::Http3) {
+            return Err(
+                "HTTP/3 is not one of the versions that it can serve: give h1 or h2".into(),
+            );
+        }
+        self.check_tls_arguments()?;
+        let (has_http1, has_http2) = (self.speaks(Spoken::Http1), self.speaks(Spoken::Http2));
+        let mut said = vec![self.summary(has_http1, has_http2)];
+        let tls = match self.is_tls() {
+            false => None,
+            true => Some(self.tls(has_http1, has_http2, addresses, clock, &mut said)?),
+        };
+        let http2 = has_http2.then(|| Arc::new(self.http2(&http1)));
+        let upgrade = has_http1 && has_http2 && tls.is_none();
+        let http1 = has_http1.then(|| Arc::new(h1::server::ServerConfig { upgrade, ..http1 }));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        Ok(Spoke {
+            protocols: Protocols { http1, http2, tls },
+            scheme,
+            said,
+        })
+    }
+
+    /// What only TLS knows is not asked for in vain.
+    fn check_tls_arguments(&self) -> Result<(), Failure> {
+        let asked = [
+            ("--tls-versions", !self.tls_versions.is_empty()),
+            ("--tickets", self.tickets.is_some()),
+            ("--early-data", self.early_data),
+            ("--client-ca", self.client_ca.is_some()),
+            ("--key-log", self.key_log.is_some()),
+        ];
+        match asked.iter().find(|(_, asked)| *asked) {
+            Some((name, _)) if !self.is_tls() => Err(format!(
+                "{name} is about TLS: give --tls, or --certificate and --key, too"
+            )
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn http2(&self, http1: &h1::server::ServerConfig) -> h2::server::ServerConfig {
+        let mut config = server::http2_config(http1);
+        if let Some(window) = self.h2_window {
+            config.receive.stream = window;
+        }
+        if let Some(window) = self.h2_connection_window {
+            config.receive.connection = window;
+        }
+        if let Some(streams) = self.h2_streams {
+            config.limits.streams = streams;
+        }
+        config
+    }
+
+    fn versions(&self) -> Vec<Version> {
+        match self.tls_versions.is_empty() {
+            true => Version::ALL.to_vec(),
+            false => self.tls_versions.clone(),
+        }
+    }
+
+    fn summary(&self, http1: bool, http2: bool) -> String {
+        let mut spoken = Vec::new();
+        if http1 {
+            spoken.push("HTTP/1.1");
+        }
+        if http2 {
+            spoken.push("HTTP/2");
+        }
+        let spoken = spoken.join(" and ");
+        if !self.is_tls() {
+            return format!("{spoken} in the clear");
+        }
+        let mut versions = self.versions();
+        versions.sort_unstable();
+        versions.dedup();
+        let versions: Vec<&str> = versions.iter().map(|version| version.name()).collect();
+        format!("{spoken} over TLS {}", versions.join(" and "))
+    }
+
+    fn tls(
+        &self,
+        http1: bool,
+        http2: bool,
+        addresses: &[SocketAddr],
+        clock: Clock,
+        said: &mut Vec<String>,
+    ) -> Result<Arc<ServerSettings>, Failure> {
+        let unix_time = clock.realtime_of(Instant::ZERO);
+        let identity = self.identity(addresses, unix_time, said)?;
+        let mut options = ServerOptions::new(identity, unix_time);
+        options.versions = self.versions();
+        options.alpn = [(http2, &b"h2"[..]), (http1, b"http/1.1")]
+            .into_iter()
+            .filter(|(spoken, _)| *spoken)
+            .map(|(_, name)| name.to_vec())
+            .collect();
+        options.tickets = match (self.tickets, self.early_data) {
+            (Some(TicketKind::Off), false) => Tickets::Off,
+            (Some(TicketKind::Stateful), _) | (None, true) => Tickets::Stateful {
+                count: TICKETS,
+                capacity: SESSIONS,
+            },
+            (Some(TicketKind::Stateless) | None, false) => Tickets::Stateless { count: TICKETS },
+            (Some(_), true) => {
+                return Err(
+                    "--early-data takes --tickets stateful: each ticket is good once, so that \
+                            nobody can send such a request again"
+                        .into(),
+                );
+            }
+        };
+        options.early_data = self.early_data.then_some(EARLY_DATA);
+        if let Some(path) = &self.client_ca {
+            let roots = Roots::from_pem(&octets(path)?, &path.display().to_string())?;
+            options.client_certificates = ClientCertificates::Required(roots);
+        }
+        options.key_log = self.key_log()?;
+        Ok(ServerSettings::new(options).map_err(|error| self.tls_failure(&error))?)
+    }
+
+    fn tls_failure(&self, error: &dyn std::fmt::Display) -> String {
+        match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => format!(
+                "failed to use {} with {}: {error}",
+                certificate.display(),
+                key.display()
+            ),
+            _ => format!("failed to set TLS up: {error}"),
+        }
+    }
+
+    fn identity(
+        &self,
+        addresses: &[SocketAddr],
+        unix_time: Duration,
+        said: &mut Vec<String>,
+    ) -> Result<Identity, Failure> {
+        if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
+            return Ok(Identity::from_pem(
+                &octets(certificate)?,
+                &certificate.display().to_string(),
+                &octets(key)?,
+                &key.display().to_string(),
+            )?);
+        }
+        let names = names(&self.hosts, addresses);
+        let credentials = Credentials::make(&names, unix_time)
+            .map_err(|error| format!("failed to make a certificate: {error}"))?;
+        said.push(match &self.ca_out {
+            None => {
+                "its root is nowhere: have it written with --ca-out FILE, or try curl --insecure"
+                    .to_owned()
+            }
+            Some(path) => {
+                fs::write(path, credentials.root_pem())
+                    .map_err(|error| format!("failed to write {}: {error}", path.display()))?;
+                format!("its root is in {0}: curl --cacert {0}", path.display())
+            }
+        });
+        Ok(credentials.identity().clone())
+    }
+
+    fn key_log(&self) -> Result<Option<Arc<dyn KeyLogSink>>, Failure> {
+        let (opened, name) = match &self.key_log {
+            Some(path) => (Some(KeyLogFile::open(path)), path.display().to_string()),
+            None => (
+                KeyLogFile::of_environment(),
+                "what SSLKEYLOGFILE names".to_owned(),
+            ),
+        };
+        match opened {
+            None => Ok(None),
+            Some(Ok(file)) => Ok(Some(file)),
+            Some(Err(error)) => Err(format!("failed to open {name}: {error}").into()),
+        }
+    }
+}
+
+/// Everything that a server at these addresses may be called.
+fn names(hosts: &[String], addresses: &[SocketAddr]) -> Vec<String> {
+    let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let specified = addresses
+        .iter()
+        .map(SocketAddr::ip)
+        .filter(|address: &IpAddr| !address.is_unspecified())
+        .map(|address| address.to_string());
+    let mut names: Vec<String> = Vec::new();
+    for name in hosts.iter().cloned().chain(loopback).chain(specified) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn octets(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| format!("failed to read {}: {error}", path.display()).into())
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path)
+        .map_err(|error| format!("failed to read {}: {error}", path.display()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_for_all_that_the_server_may_be_called() {
+        let addresses = ["0.0.0.0:1", "[::1]:2", "10.0.0.1:3", "10.0.0.1:4"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        let names = names(&["a.test".to_owned(), "localhost".to_owned()], &addresses);
+        assert_eq!(
+            names,
+            ["a.test", "localhost", "127.0.0.1", "::1", "10.0.0.1"]
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! The machine of a connection, whichever version of HTTP it is for.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use fathometer_http::h1::server::{FilePart, RequestText, Served, Upgrade};
+use fathometer_http::origin::Origin;
+use fathometer_http::{h1, h2};
+use fathometer_model::Instant;
+
+use super::protocols::Protocols;
+
+pub(super) use fathometer_http::h1::server::Action;
+
+/// A machine. That of HTTP/1 lies where it is used, because it is the smaller one and there are most of it.
+#[derive(Debug)]
+pub(super) enum Machine {
+    Http1(h1::server::Connection),
+    Http2(Box<h2::server::Connection>),
+}
+
+/// What all connections of a loop have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub origin: Arc<Origin>,
+    pub protocols: Protocols,
+}
+
+impl Common {
+    /// The machine of a connection that begins: HTTP/1 where that is spoken, until something says
+    /// otherwise.
+    pub fn machine(&self, now: Instant) -> Machine {
+        match &self.protocols.http1 {
+            Some(config) => Machine::Http1(h1::server::Connection::new(
+                Arc::clone(&self.origin),
+                Arc::clone(config),
+                now,
+            )),
+            None => self
+                .http2(now)
+                .expect("an origin speaks one version at least"),
+        }
+    }
+
+    /// A machine of HTTP/2, where that is spoken.
+    pub fn http2(&self, now: Instant) -> Option<Machine> {
+        let config = self.protocols.http2.as_ref()?;
+        let connection =
+            h2::server::Connection::new(Arc::clone(&self.origin), Arc::clone(config), now);
+        Some(Machine::Http2(Box::new(connection)))
+    }
+
+    /// The machine that goes on where one of HTTP/1 has granted an upgrade. It has sent the answer to
+    /// that.
+    pub fn upgraded(&self, upgrade: &Upgrade, now: Instant) -> Option<Machine> {
+        let config = self.protocols.http2.as_ref()?;
+        let mut connection = h2::server::Connection::from_upgrade(
+            Arc::clone(&self.origin),
+            Arc::clone(config),
+            upgrade,
+            now,
+        );
+        connection.handle_data(&upgrade.rest, now);
+        Some(Machine::Http2(Box::new(connection)))
+    }
+}
+
+/// A response that was handed over, whole unless its stream was reset.
+#[derive(Debug)]
+pub(super) struct Handed {
+    pub exchange: Served,
+    pub whole: bool,
+    pub pushed: bool,
+}
+
+impl From<Served> for Handed {
+    fn from(exchange: Served) -> Handed {
+        Handed {
+            exchange,
+            whole: true,
+            pushed: false,
+        }
+    }
+}
+
+impl From<h2::server::Served> for Handed {
+    fn from(served: h2::server::Served) -> Handed {
+        Handed {
+            exchange: served.exchange,
+            whole: served.reset.is_none(),
+            pushed: served.pushed,
+        }
+    }
+}
+
+/// Calls a method of whichever machine it is.
+macro_rules! either {
+    ($machine:expr, $connection:ident => $call:expr) => {
+        match $machine {
+            Machine::Http1($connection) => $call,
+            Machine::Http2($connection) => $call,
+        }
+    };
+}
+
+/// As the machines' own methods of these names.
+impl Machine {
+    pub fn is_http2(&self) -> bool {
+        matches!(self, Machine::Http2(_))
+    }
+
+    pub fn wants_data(&self) -> bool {
+        either!(self, connection => connection.wants_data())
+    }
+
+    pub fn handle_data(&mut self, data: &[u8], now: Instant) {
+        either!(self, connection => connection.handle_data(data, now));
+    }
+
+    pub fn handle_eof(&mut self, now: Instant) {
+        either!(self, connection => connection.handle_eof(now));
+    }
+
+    pub fn handle_failure(&mut self) {
+        either!(self, connection => connection.handle_failure());
+    }
+
+    pub fn handle_truncated_file(&mut self) {
+        either!(self, connection => connection.handle_truncated_file());
+    }
+
+    pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        either!(self, connection => connection.transmit(slices))
+    }
+
+    pub fn transmit_file(&self) -> Option<FilePart<'_>> {
+        either!(self, connection => connection.transmit_file())
+    }
+
+    pub fn more_follows(&self) -> bool {
+        either!(self, connection => connection.more_follows())
+    }
+
+    pub fn transmitted(&mut self, count: usize, now: Instant) {
+        either!(self, connection => connection.transmitted(count, now));
+    }
+
+    pub fn poll_action(&mut self) -> Option<Action> {
+        either!(self, connection => connection.poll_action())
+    }
+
+    pub fn poll_event(&mut self) -> Option<Handed> {
+        either!(self, connection => connection.poll_event().map(Handed::from))
+    }
+
+    pub fn poll_event_with_text(&mut self) -> Option<(Handed, RequestText<'_>)> {
+        either!(self, connection => {
+            let (served, text) = connection.poll_event_with_text()?;
+            Some((served.into(), text))
+        })
+    }
+
+    /// Asked for until there is none: several streams may be cut short.
+    pub fn cut_short(&mut self, now: Instant) -> Option<(Handed, RequestText<'_>)> {
+        either!(self, connection => {
+            let (served, text) = connection.cut_short(now)?;
+            Some((served.into(), text))
+        })
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        either!(self, connection => connection.poll_timeout())
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        either!(self, connection => connection.handle_timeout(now));
+    }
+
+    pub fn announce_end(&mut self) {
+        either!(self, connection => connection.announce_end());
+    }
+
+    pub fn end(&mut self, now: Instant) {
+        either!(self, connection => connection.end(now));
+    }
+
+    pub fn rest(&mut self) {
+        either!(self, connection => connection.rest());
+    }
+
+    pub fn is_finished(&self) -> bool {
+        either!(self, connection => connection.is_finished())
+    }
+}

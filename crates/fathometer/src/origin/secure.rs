@@ -1,0 +1,275 @@
+//! TLS between a socket and a machine.
+//!
+//! What a machine has to say in one turn becomes as few records as it fits into, and these leave with as
+//! few calls as the socket takes them in. Octets of files pass through memory here, since they must be
+//! sealed. Early data are taken like any others: nothing that is asked of this origin changes anything, so
+//! a request that is repeated does no harm (RFC 8470).
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use fathometer_http::h1::server::FilePart;
+use fathometer_model::Instant;
+use fathometer_sys::socket;
+use fathometer_tls::{EarlyData, Handshake, Resumption, Session, TlsFailure};
+use mio::net::TcpStream;
+use rustix::io::Errno;
+
+use super::OriginStatistics;
+use super::connection::SLICES;
+use super::machine::Machine;
+
+/// Octets of files that are read at a time.
+const FILE_OCTETS: usize = 64 * 1024;
+/// How long a client may take for its handshake.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(20);
+/// How long the last octets of a connection are waited for to leave.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The TLS of one connection.
+#[derive(Debug)]
+pub(super) struct Secure {
+    session: Session,
+    phase: Phase,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The handshake is to be done by then.
+    Handshake {
+        until: Instant,
+    },
+    Open,
+    /// The own half ends when all was sent.
+    Ending,
+    /// It has.
+    Ended,
+    /// Both halves end when all was sent, or by then.
+    Closing {
+        until: Instant,
+    },
+}
+
+/// What became of a call of the transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Something moved.
+    Moved,
+    /// Nothing could.
+    Still,
+    /// The transport is gone, or its peer broke TLS.
+    Failed,
+}
+
+impl Secure {
+    pub fn new(session: Session, now: Instant) -> Secure {
+        let until = now + HANDSHAKE_WITHIN;
+        Secure {
+            session,
+            phase: Phase::Handshake { until },
+        }
+    }
+
+    /// Whether the handshake is not complete yet: [`shake_hands`](Self::shake_hands) is for what comes.
+    pub fn is_shaking_hands(&self) -> bool {
+        matches!(self.phase, Phase::Handshake { .. })
+    }
+
+    /// Takes what came before the handshake was complete; early data are [read](Self::read) then.
+    pub fn shake_hands(
+        &mut self,
+        input: &[u8],
+        statistics: &mut OriginStatistics,
+        now: Instant,
+    ) -> Result<(), TlsFailure> {
+        self.session.receive(input, now)?;
+        if self.session.is_established() {
+            self.phase = Phase::Open;
+            statistics.handshakes += 1;
+            if let Some(handshake) = self.session.handshake() {
+                let resumed = handshake.resumption != Resumption::Full;
+                let early = handshake.early_data == EarlyData::Accepted;
+                statistics.resumed += u64::from(resumed);
+                statistics.early += u64::from(early);
+            }
+        }
+        Ok(())
+    }
+
+    /// Octets that came with the handshake.
+    pub fn read(&mut self, octets: &mut [u8]) -> usize {
+        self.session.read(octets)
+    }
+
+    /// Whether HTTP/2 was agreed on, once that is known; `by_default` where the client has not said.
+    pub fn agreed_on_http2(&self, by_default: bool) -> Option<bool> {
+        match self.session.alpn() {
+            Some(protocol) => Some(protocol == b"h2"),
+            None => (!self.is_shaking_hands()).then_some(by_default),
+        }
+    }
+
+    /// What was agreed on, once it is.
+    pub fn handshake(&self) -> Option<&Handshake> {
+        self.session.handshake()
+    }
+
+    /// The next octets out of what came, decrypted where they lie.
+    pub fn open<'a, 'b: 'a>(
+        &'a mut self,
+        input: &mut &'b mut [u8],
+        now: Instant,
+    ) -> Result<Option<&'a [u8]>, TlsFailure> {
+        self.session.open(input, now)
+    }
+
+    /// Whether the client has ended its half.
+    pub fn is_closed_by_peer(&self) -> bool {
+        self.session.is_closed_by_peer()
+    }
+
+    /// TLS has failed: what it has to say about that goes, and then both halves end.
+    pub fn fail(&mut self, now: Instant) {
+        let until = now + LAST_WORDS_WITHIN;
+        self.phase = Phase::Closing { until };
+    }
+
+    /// Ends the own half when all was sent.
+    pub fn end(&mut self) {
+        self.session.close();
+        self.phase = Phase::Ending;
+    }
+
+    /// Ends both halves when all was sent, or soon.
+    pub fn close(&mut self, now: Instant) {
+        self.session.close();
+        self.fail(now);
+    }
+
+    /// Whether the own half was to end and all was sent, once.
+    pub fn has_ended(&mut self) -> bool {
+        let ended = self.phase == Phase::Ending && !self.session.wants_transmit();
+        if ended {
+            self.phase = Phase::Ended;
+        }
+        ended
+    }
+
+    /// Whether both halves are to end as soon as all was sent.
+    pub fn is_closing(&self) -> bool {
+        matches!(self.phase, Phase::Closing { .. })
+    }
+
+    /// Whether nothing holds the end up: all was sent, or it is too late.
+    pub fn has_closed(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Closing { until } => !self.session.wants_transmit() || until <= now,
+            Phase::Handshake { until } => until <= now,
+            Phase::Open | Phase::Ending | Phase::Ended => false,
+        }
+    }
+
+    /// When it wants to be looked at again.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Handshake { until } | Phase::Closing { until } => Some(until),
+            Phase::Open | Phase::Ending | Phase::Ended => None,
+        }
+    }
+
+    /// Gives back memory that holds nothing.
+    pub fn rest(&mut self) {
+        self.session.rest();
+    }
+
+    /// Seals what the machine has to say, as much as goes into one call, and hands it to the socket;
+    /// `writable` becomes false when that takes no more.
+    pub fn write(
+        &mut self,
+        stream: &TcpStream,
+        machine: &mut Machine,
+        files: &mut Vec<u8>,
+        writable: &mut bool,
+        octets_left: &mut u64,
+        now: Instant,
+    ) -> Flow {
+        let mut flow = Flow::Still;
+        while *writable {
+            if self.phase == Phase::Open && self.seal(machine, files, octets_left, now) {
+                flow = Flow::Moved;
+            }
+            let sealed = self.session.transmit();
+            if sealed.is_empty() {
+                break;
+            }
+            match socket::send(stream, sealed, false) {
+                Ok(Some(sent)) => {
+                    self.session.transmitted(sent);
+                    flow = Flow::Moved;
+                }
+                Ok(None) => *writable = false,
+                Err(_) => {
+                    *writable = false;
+                    return Flow::Failed;
+                }
+            }
+        }
+        flow
+    }
+
+    /// Takes what the machine offers as far as there is room for it.
+    fn seal(
+        &mut self,
+        machine: &mut Machine,
+        files: &mut Vec<u8>,
+        octets_left: &mut u64,
+        now: Instant,
+    ) -> bool {
+        let mut moved = false;
+        while *octets_left > 0 && self.session.writable() > 0 {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = machine.transmit(&mut slices);
+            let taken = if count > 0 {
+                self.session.write_vectored(&slices[..count])
+            } else if let Some(part) = machine.transmit_file() {
+                files.resize(FILE_OCTETS, 0);
+                let room = files.len().min(self.session.writable());
+                match read_part(&part, &mut files[..room]) {
+                    Ok(octets) if !octets.is_empty() => self.session.write(octets),
+                    _ => {
+                        machine.handle_truncated_file();
+                        return true;
+                    }
+                }
+            } else {
+                break;
+            };
+            if taken == 0 {
+                break;
+            }
+            machine.transmitted(taken, now);
+            *octets_left = octets_left.saturating_sub(taken as u64);
+            moved = true;
+        }
+        moved
+    }
+}
+
+/// Reads the beginning of a part of a file, as much as there is room for; nothing at its end.
+fn read_part<'b>(part: &FilePart<'_>, room: &'b mut [u8]) -> io::Result<&'b [u8]> {
+    let Some(file) = part.file.descriptor::<OwnedFd>() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let most = usize::try_from(part.length).unwrap_or(usize::MAX);
+    let length = room.len().min(most);
+    let room = &mut room[..length];
+    loop {
+        match rustix::io::pread(file.as_fd(), &mut *room, part.offset) {
+            Ok(read) => return Ok(&room[..read]),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
