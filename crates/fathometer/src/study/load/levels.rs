@@ -55,6 +55,8 @@ pub(super) struct Levels<'a> {
     pub(super) load: Load,
     duration: Duration,
     warm_up: Duration,
+    /// Requests after which a client closes a connection.
+    requests: Option<u32>,
 }
 
 impl<'a> Levels<'a> {
@@ -100,6 +102,7 @@ impl<'a> Levels<'a> {
             },
             throttle,
             initial_window: number(cell, "initcwnd", "default")?,
+            requests: number(cell, "requests", "none")?,
             warm: match cell.level("cache") {
                 "" => true,
                 _ => one_of(cell, "cache", &[("warm", true), ("cold", false)])?,
@@ -155,6 +158,7 @@ impl<'a> Levels<'a> {
                 steps: Vec::new(),
             },
             policy: parsed(setup.cell, "policy")?,
+            max_requests: self.requests,
             fields: study
                 .client
                 .fields

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fathometer_analysis::load::{LoadResult, Window};
+use fathometer_analysis::load::{Distribution, LoadResult, Window};
 use fathometer_analysis::packets::Class;
 use fathometer_model::{Bytes, Validity};
 use fathometer_sys::cgroup::Usage;
@@ -44,7 +44,8 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
     let mut metrics = Metrics::default();
     metrics.put(levels.users_factor, f64::from(levels.users));
     clients(&mut metrics, &measured.result);
-    connections_of_clients(&mut metrics, &measured.result.measured);
+    connections_of_clients(&mut metrics, &measured.result);
+    heads_and_handshakes(&mut metrics, &measured.result.measured);
     if let Some(packets) = &measured.packets {
         on_the_wire(
             &mut metrics,
@@ -135,8 +136,13 @@ fn clients(metrics: &mut Metrics, result: &LoadResult) {
 }
 
 /// What became of connections, as the clients saw it.
-fn connections_of_clients(metrics: &mut Metrics, window: &Window) {
+fn connections_of_clients(metrics: &mut Metrics, result: &LoadResult) {
+    let window = &result.measured;
     let connections = &window.connections;
+    metrics.put(
+        "connections_per_page",
+        window.counts.connected as f64 / window.counts.pages as f64,
+    );
     metrics.put(
         "connection_life_mean_s",
         connections.life.sum().as_secs_f64() / connections.life.count() as f64,
@@ -145,6 +151,34 @@ fn connections_of_clients(metrics: &mut Metrics, window: &Window) {
         "connection_idle_pct",
         connections.idle_share().map(|share| 100.0 * share),
     );
+}
+
+/// What heads came to on the wire and before compression, for each exchange; pages; and what TLS
+/// cost. HTTP/1's heads are not compressed: there both are the same.
+fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
+    let (octets, counts) = (&window.octets, &window.counts);
+    let exchanges = counts.completed as f64;
+    for (name, requests, responses) in [
+        ("head", octets.request_heads, octets.response_heads),
+        ("field", octets.request_fields, octets.response_fields),
+    ] {
+        let [requests, responses] = [requests, responses].map(|octets| octets.as_f64() / exchanges);
+        metrics.put(&format!("request_{name}_octets_per_exchange"), requests);
+        metrics.put(&format!("response_{name}_octets_per_exchange"), responses);
+        metrics.put(&format!("{name}_octets_per_exchange"), requests + responses);
+    }
+    let seconds = window.duration.as_secs_f64();
+    metrics.put("pages_per_s", counts.pages as f64 / seconds);
+    let mean_ms = |times: &Distribution| times.sum().as_secs_f64() * 1e3 / times.count() as f64;
+    metrics.put("page_mean_ms", mean_ms(&window.latency.page));
+    let handshakes = &window.handshakes;
+    let number = handshakes.count() as f64;
+    if number > 0.0 {
+        metrics.put("handshakes_per_s", number / seconds);
+        metrics.put("handshake_mean_ms", mean_ms(&window.latency.tls));
+        let octets = handshakes.sent + handshakes.received;
+        metrics.put("handshake_octets", octets.as_f64() / number);
+    }
 }
 
 /// Packets of the measured window, both directions.
