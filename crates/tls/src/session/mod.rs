@@ -40,6 +40,14 @@ const BUFFER: usize = 64 * 1024;
 ///   and [`read`](Session::read), which do the same with two copies more. After it look at
 ///   [`transmit`](Session::transmit), when it failed too: there may be an alert to send.
 ///
+/// The handshake is rustls's; after it records are sealed and opened here (`ring`'s AEADs with the keys
+/// that rustls hands over), because that saves copies: plaintext is written where it is sealed and
+/// opened where it was read, and what a turn writes becomes one record. An exchange in HTTP/2's shape
+/// (`cargo bench -p fathometer-tls`: 16 requests a write, answers of 1 KB, AES-256-GCM, AMD EPYC) takes
+/// 342 ns of a client and 272 ns of a server, with rustls's buffered interface 447 and 358 ns, with its
+/// unbuffered one 359 and 363 ns. With every answer in a record of its own it takes 438 and 449 ns: what
+/// [`transmit`](Session::transmit) joins matters as much.
+///
 /// Invariants: any split of the input gives the same plaintext and the same figures; what is written
 /// between two calls of `transmit` leaves in as few records as hold it; nothing is given out after
 /// `close_notify` or a failure; what a peer can make a session keep is bounded (one record or one

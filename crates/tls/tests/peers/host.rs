@@ -1,0 +1,136 @@
+//! A session on a socket: reads, writes and waits, one after the other.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use fathometer_tls::{ServerSettings, Session, TlsFailure};
+
+const NOW: Instant = Instant::ZERO;
+
+/// A session and its transport.
+pub struct Host {
+    pub session: Session,
+    stream: TcpStream,
+    /// What was read and not taken yet.
+    pub read: Vec<u8>,
+    /// How much of what was read came as early data.
+    pub early: usize,
+    pub failure: Option<TlsFailure>,
+}
+
+impl Host {
+    pub fn new(session: Session, stream: TcpStream) -> Host {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        stream.set_nodelay(true).unwrap();
+        Host {
+            session,
+            stream,
+            read: Vec::new(),
+            early: 0,
+            failure: None,
+        }
+    }
+
+    /// A server's for the next connection.
+    pub fn accept(listener: &TcpListener, settings: &Arc<ServerSettings>) -> Host {
+        let (stream, _) = listener.accept().unwrap();
+        Host::new(Session::server(settings, NOW).unwrap(), stream)
+    }
+
+    /// Sends what there is to send.
+    pub fn flush(&mut self) {
+        while self.session.wants_transmit() {
+            let octets = self.session.transmit();
+            let length = octets.len();
+            // A peer that failed may be gone.
+            if self.stream.write_all(octets).is_err() {
+                return;
+            }
+            self.session.transmitted(length);
+        }
+    }
+
+    /// Sends and reads until `done` says so; gives whether it did before the transport ended or the
+    /// session failed.
+    pub fn until(&mut self, mut done: impl FnMut(&Host) -> bool) -> bool {
+        let mut buffer = [0; 20_000];
+        loop {
+            self.flush();
+            if done(self) {
+                return true;
+            }
+            let length = match self.stream.read(&mut buffer) {
+                Ok(length) => length,
+                // A reset is an end too.
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
+                Err(error) => panic!("reading: {error}"),
+            };
+            if length == 0 {
+                self.failure = self.session.handle_eof().err();
+                return false;
+            }
+            if let Err(failure) = self.take_in(&mut buffer[..length]) {
+                self.flush();
+                self.failure = Some(failure);
+                return false;
+            }
+        }
+    }
+
+    fn take_in(&mut self, mut input: &mut [u8]) -> Result<(), TlsFailure> {
+        while let Some(plain) = self.session.open(&mut input, NOW)? {
+            self.read.extend_from_slice(plain);
+            let length = plain.len();
+            if self.session.is_early() {
+                self.early += length;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn until_established(&mut self) {
+        let established = self.until(|host| host.session.is_established());
+        assert!(established, "{:?}", self.failure);
+    }
+
+    /// Reads until this text came, and takes what was read.
+    pub fn until_read(&mut self, text: &[u8]) -> Vec<u8> {
+        let came = self.until(|host| host.read.windows(text.len()).any(|window| window == text));
+        assert!(
+            came,
+            "{:?} after {:?}",
+            self.failure,
+            String::from_utf8_lossy(&self.read)
+        );
+        std::mem::take(&mut self.read)
+    }
+
+    /// Says `close_notify` and waits for the peer's or for the end.
+    pub fn close(&mut self) {
+        self.session.close();
+        self.until(|host| host.session.is_closed_by_peer());
+    }
+}
+
+/// A listener on a port that was free, and the port.
+pub fn listen() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+/// Connects, as soon as somebody listens.
+pub fn connect(port: u16) -> TcpStream {
+    for _ in 0..1000 {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => return stream,
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    panic!("nobody listens on port {port}");
+}

@@ -1,0 +1,149 @@
+//! Programs, files and settings.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fathometer_tls::certificate::{Authority, Issue, Lifetime};
+use fathometer_tls::{ClientOptions, Identity, ServerOptions, Verification};
+use tempfile::TempDir;
+
+/// The name of every server here.
+pub const NAME: &str = "origin.test";
+
+/// Where a program is; `None`, and a word on stderr, when it is not installed.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var("PATH").unwrap_or_default();
+    let found = folders
+        .split(':')
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        let required = std::env::var_os("FATHOMETER_REQUIRE_TOOLS").is_some_and(|v| v == "1");
+        assert!(!required, "{name} is required and not installed");
+        eprintln!("SKIPPED: {name} is not installed");
+    }
+    found
+}
+
+/// A program that is ended when this is dropped.
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Starts it with pipes for all it reads and prints, for a minute at most.
+    pub fn start(program: &Path, arguments: &[&str]) -> Running {
+        let child = Command::new("timeout")
+            .args(["--kill-after=5", "60"])
+            .arg(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("coreutils' timeout runs");
+        Running { child }
+    }
+
+    /// Writes to it, and leaves its input open.
+    pub fn say(&mut self, text: &[u8]) {
+        use std::io::Write;
+        let input = self.child.stdin.as_mut().expect("it is piped");
+        input.write_all(text).unwrap();
+        input.flush().unwrap();
+    }
+
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("it is piped and not taken")
+    }
+
+    /// Waits for its end; gives whether it was a success, and what it printed.
+    pub fn end(mut self) -> (bool, String) {
+        use std::io::Read;
+        drop(self.child.stdin.take());
+        let mut printed = Vec::new();
+        for pipe in [
+            self.child
+                .stdout
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn Read>),
+            self.child
+                .stderr
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn Read>),
+        ] {
+            if let Some(mut pipe) = pipe {
+                pipe.read_to_end(&mut printed).unwrap();
+            }
+        }
+        let success = self.child.wait().unwrap().success();
+        (success, String::from_utf8_lossy(&printed).into_owned())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The wall clock at the origin of these tests' instants.
+pub fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+/// The laboratory's root, its certificate for [`NAME`], and both as files.
+pub struct Papers {
+    folder: TempDir,
+    pub authority: Authority,
+    pub identity: Identity,
+}
+
+impl Papers {
+    /// The same for all tests.
+    pub fn get() -> &'static Papers {
+        static PAPERS: OnceLock<Papers> = OnceLock::new();
+        PAPERS.get_or_init(|| {
+            let lifetime = Lifetime::around(unix_time(), Duration::from_secs(86_400));
+            let authority = Authority::new(lifetime).unwrap();
+            let request = Issue {
+                intermediates: 1,
+                ..Issue::new([NAME, "localhost", "127.0.0.1"])
+            };
+            let identity = authority.issue(&request).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let chain = identity.chain_pem();
+            let (_, intermediates) = chain.split_once("END CERTIFICATE-----\n").unwrap();
+            for (name, text) in [
+                ("root.pem", authority.pem()),
+                ("chain.pem", &chain),
+                ("intermediates.pem", intermediates),
+                ("key.pem", &identity.key_pem()),
+            ] {
+                std::fs::write(folder.path().join(name), text).unwrap();
+            }
+            Papers {
+                folder,
+                authority,
+                identity,
+            }
+        })
+    }
+
+    /// A file of it: `root.pem`, `chain.pem`, `intermediates.pem` or `key.pem`.
+    pub fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    pub fn client_options(&self) -> ClientOptions {
+        ClientOptions::new(Verification::Roots(self.authority.roots()), unix_time())
+    }
+
+    pub fn server_options(&self) -> ServerOptions {
+        ServerOptions::new(self.identity.clone(), unix_time())
+    }
+}
