@@ -67,14 +67,18 @@ pub(super) struct Core {
     /// PINGs without an answer.
     pub(super) pings: u32,
     pub(super) calm: Calm,
+    /// Whether the DATA frame at hand has brought no content so far.
+    pub(super) data_is_empty: bool,
     /// Events that are known already, each before anything further is read.
     pub(super) notes: VecDeque<Event<'static>>,
     phase: Phase,
     pub(super) error: Option<ConnectionError>,
     pub(super) head: FieldBlock,
     pub(super) info: ResponseInfo,
-    /// The block that `head` was, if the same octets would be the same head again.
+    /// The block that `head` was, and the decoder's generation under which the same octets are the
+    /// same head again.
     pub(super) head_block: Vec<u8>,
+    pub(super) head_generation: Option<u64>,
     pub(super) trailers: FieldBlock,
     pub(super) promise: FieldBlock,
     /// The request that is being written.
@@ -141,12 +145,14 @@ impl Connection {
                 end: None,
                 pings: 0,
                 calm: Calm::default(),
+                data_is_empty: true,
                 notes: VecDeque::new(),
                 phase: Phase::Open,
                 error: None,
                 head: FieldBlock::default(),
                 info: ResponseInfo::default(),
                 head_block: Vec::new(),
+                head_generation: None,
                 trailers: FieldBlock::default(),
                 promise: FieldBlock::default(),
                 request: FieldBlock::default(),
@@ -194,7 +200,7 @@ impl Connection {
         core.error = None;
         core.head.clear();
         core.info = ResponseInfo::default();
-        core.head_block.clear();
+        core.head_generation = None;
         core.incoming = Counter::default();
         core.wake = None;
         core.active = Instant::ZERO;
@@ -216,6 +222,7 @@ impl Connection {
             core.trailers = FieldBlock::default();
             core.promise = FieldBlock::default();
             core.head_block = Vec::new();
+            core.head_generation = None;
         }
         if core.notes.is_empty() {
             core.notes = VecDeque::new();

@@ -74,6 +74,7 @@
 mod calm;
 mod config;
 mod connection;
+mod fuzz;
 mod message;
 mod output;
 mod push;
@@ -87,6 +88,7 @@ mod upload;
 
 pub use config::{Config, Floods, Limits, Push, Scheme, Start, Timeouts};
 pub use connection::Connection;
+pub use fuzz::fuzz;
 pub use message::Promise;
 pub use request::{Content, PreparedRequest, RequestLine, RequestWriter, SendError};
 pub use traffic::Traffic;

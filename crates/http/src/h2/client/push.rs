@@ -26,7 +26,6 @@ impl Core {
         }
         self.last_promised = promised;
         self.must_not_be_idle(block.stream)?;
-        self.head_block.clear();
         self.promise.clear();
         let decoded = self.decoder.decode(block.block, &mut self.promise);
         if decoded.is_err_and(|error| error.is_fatal()) {

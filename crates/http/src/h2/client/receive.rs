@@ -89,7 +89,9 @@ impl Core {
         }
         let request = request_of(piece.stream);
         let Some(stream) = self.streams.get_mut(request) else {
-            self.on_closed_stream(piece.stream)?;
+            if piece.first {
+                self.on_closed_stream(piece.stream)?;
+            }
             return Ok(None);
         };
         if piece.first && stream.receive.receive(piece.length).is_err() {
@@ -120,9 +122,13 @@ impl Core {
             self.fail_stream(request, code, failure);
             return Ok(event);
         }
+        if piece.first {
+            self.data_is_empty = true;
+        }
         if event.is_some() {
+            self.data_is_empty = false;
             self.calm.progress();
-        } else if piece.last && !piece.end_stream {
+        } else if piece.last && self.data_is_empty && !piece.end_stream {
             self.nothing()?;
         }
         if piece.end_stream {
@@ -244,7 +250,6 @@ impl Core {
         block: &HeaderBlock<'_>,
         left: Option<u64>,
     ) -> Result<(), Fault> {
-        self.head_block.clear();
         self.trailers.clear();
         let decoded = self.decoder.decode(block.block, &mut self.trailers);
         self.count_fields(request, self.trailers.octets());
@@ -272,10 +277,11 @@ impl Core {
     /// Decodes a head and checks it. Servers say the same thing over and over, and mostly by reference
     /// to their table: what is known of the head before is then known of this one.
     fn decode_head(&mut self, block: &[u8]) -> Result<Result<(), Failure>, Fault> {
-        if !self.head_block.is_empty() && self.head_block == block {
+        let generation = self.decoder.generation();
+        if self.head_generation == Some(generation) && self.head_block == block {
             return Ok(Ok(()));
         }
-        self.head_block.clear();
+        self.head_generation = None;
         self.head.clear();
         match self.decoder.decode(block, &mut self.head) {
             Ok(()) => {}
@@ -290,15 +296,16 @@ impl Core {
             Ok(info) => self.info = info,
             Err(message::Malformed) => return Ok(Err(Failure::BadResponse)),
         }
-        if leaves_table(block) {
+        if generation == self.decoder.generation() {
+            self.head_block.clear();
             self.head_block.extend_from_slice(block);
+            self.head_generation = Some(generation);
         }
         Ok(Ok(()))
     }
 
     /// Decodes a block for the sake of the table.
     pub(super) fn skip_block(&mut self, block: &[u8]) -> Result<(), Fault> {
-        self.head_block.clear();
         self.trailers.clear();
         let decoded = self.decoder.decode(block, &mut self.trailers);
         self.trailers.clear();
@@ -475,76 +482,6 @@ impl Core {
         match is_idle {
             true => Err(Fault::IdleStream),
             false => Ok(()),
-        }
-    }
-}
-
-/// Whether decoding a block changes nothing for those after it: no field goes into the table, and its
-/// size stays. (RFC 7541 section 6: the first bits of each field say so.)
-fn leaves_table(block: &[u8]) -> bool {
-    let mut rest = block;
-    while let Some(&first) = rest.first() {
-        let read = match first {
-            0x80.. => integer(rest, 7).map(|(_, rest)| rest),
-            0x20..=0x7f => None,
-            _ => integer(rest, 4).and_then(|(index, rest)| {
-                let rest = if index == 0 { skip_string(rest)? } else { rest };
-                skip_string(rest)
-            }),
-        };
-        match read {
-            Some(after) => rest = after,
-            None => return false,
-        }
-    }
-    true
-}
-
-fn skip_string(block: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = integer(block, 7)?;
-    rest.get(length..)
-}
-
-/// An integer behind a prefix of so many bits (RFC 7541 section 5.1), and what follows it.
-fn integer(block: &[u8], bits: u32) -> Option<(usize, &[u8])> {
-    let (&first, mut rest) = block.split_first()?;
-    let most = (1 << bits) - 1;
-    let mut value = usize::from(first) & most;
-    if value < most {
-        return Some((value, rest));
-    }
-    for shift in [0, 7, 14, 21] {
-        let (&next, after) = rest.split_first()?;
-        rest = after;
-        value += usize::from(next & 0x7f) << shift;
-        if next & 0x80 == 0 {
-            return Some((value, rest));
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_that_leave_the_table_alone_are_known() {
-        for (block, leaves) in [
-            (&[0x88][..], true),
-            (&[0x88, 0xff, 0x80, 0x01, 0x90], true),
-            // Without indexing: an indexed name, a name of its own, never.
-            (&[0x04, 1, b'x', 0x88], true),
-            (&[0x0f, 0x0d, 1, b'7'], true),
-            (&[0x00, 1, b'a', 1, b'@', 0x88], true),
-            (&[0x10, 1, b'a', 0], true),
-            (&[0x88, 0x44, 1, b'x'], false),
-            (&[0x40, 1, b'a', 1, b'b'], false),
-            (&[0x20, 0x88], false),
-            (&[0x3f, 0x01], false),
-            (&[0x04, 9, b'x'], false),
-        ] {
-            assert_eq!(leaves_table(block), leaves, "{block:x?}");
         }
     }
 }
