@@ -7,7 +7,7 @@
 use fathometer_model::Bytes;
 
 /// The fields of one section, in order, pseudo-header fields included.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldBlock {
     /// All names and values, one after the other.
     text: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct FieldBlock {
 }
 
 /// Where a field is; it starts where the one before it ends.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     name_end: u32,
     end: u32,

@@ -111,12 +111,19 @@ fn blocks_of_this_encoder_are_decoded_and_no_larger() {
                 assert_eq!(decoder.decode(&wire, &mut block), Ok(()), "{what}");
                 assert_fields(&block, case, &what);
                 ours += wire.len();
-                theirs += case.wires.iter().find(|(name, _)| *name == "nghttp2").map_or(0, |(_, wire)| wire.len());
+                theirs += case
+                    .wires
+                    .iter()
+                    .find(|(name, _)| *name == "nghttp2")
+                    .map_or(0, |(_, wire)| wire.len());
             }
             // nghttp2 leaves out of the table what it does not expect again, this encoder nothing: on
             // these pages it comes out within a sixth.
             if max_table == 4096 && theirs > 0 {
-                assert!(ours <= theirs * 7 / 6, "{story}: {ours} octets, {theirs} of nghttp2");
+                assert!(
+                    ours <= theirs * 7 / 6,
+                    "{story}: {ours} octets, {theirs} of nghttp2"
+                );
             }
         }
     }

@@ -24,6 +24,11 @@ pub(crate) struct Written<'a> {
 }
 
 impl Written<'_> {
+    /// Octets as they are written.
+    pub fn length(self) -> u64 {
+        self.octets.len() as u64
+    }
+
     /// Appends its text.
     pub fn append_to(self, out: &mut Vec<u8>) -> Result<(), huffman::Invalid> {
         if self.is_coded {

@@ -1,0 +1,686 @@
+//! The connection machine: what it sends, and how it ends.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use fathometer_model::{CloseReason, Failure, Instant};
+
+use super::config::Config;
+use super::stream::{Stream, Upload, request_of, stream_of};
+use super::{Event, Head, RequestId, SendError};
+use crate::client::Pending;
+use crate::field_block::FieldBlock;
+use crate::h2;
+use crate::h3::critical::{Critical, Role, Told};
+use crate::h3::frame::{self, FrameType};
+use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit, is_bidirectional};
+use crate::h3::{is_request, varint};
+use crate::qpack::{Decoder, Encoder};
+
+/// The client side of one HTTP/3 connection. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) config: Config,
+    pub(super) critical: Critical,
+    /// Requests without a whole answer.
+    pub(super) streams: Pending<Box<Stream>>,
+    /// Streams of requests that are done, for others.
+    #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
+    pub(super) spare: Vec<Box<Stream>>,
+    pub(super) next_request: RequestId,
+    /// How many streams the transport has opened for requests.
+    opened: u32,
+    /// No request before this one waits for its first octet to be taken.
+    first_unsent: RequestId,
+    /// Streams with something to send, in the order in which they go.
+    sendable: VecDeque<RequestId>,
+    pub(super) phase: Phase,
+    /// The server said which requests it still answers: no further ones.
+    leaving: bool,
+    pub(super) events: VecDeque<Event<'static>>,
+    pub(super) actions: VecDeque<Action>,
+    fault: Option<Fault>,
+    /// Fields and status of the head that was read last.
+    pub(super) head: FieldBlock,
+    pub(super) status: u16,
+    pub(super) trailers: FieldBlock,
+    /// The request that is being written.
+    pub(super) request: FieldBlock,
+    pub(super) text: String,
+    pub(super) section: Vec<u8>,
+    /// When something was last read or written.
+    pub(super) active: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    Closed(CloseReason),
+}
+
+impl Connection {
+    /// A machine for a QUIC connection that is made at `now`.
+    pub fn new(config: Config, now: Instant) -> Connection {
+        Connection {
+            critical: critical(&config, now),
+            config,
+            streams: Pending::default(),
+            spare: Vec::new(),
+            next_request: RequestId(0),
+            opened: 0,
+            first_unsent: RequestId(0),
+            sendable: VecDeque::new(),
+            phase: Phase::Open,
+            leaving: false,
+            events: VecDeque::new(),
+            actions: VecDeque::new(),
+            fault: None,
+            head: FieldBlock::default(),
+            status: 0,
+            trailers: FieldBlock::default(),
+            request: FieldBlock::default(),
+            text: String::new(),
+            section: Vec::new(),
+            active: now,
+        }
+    }
+
+    /// Makes ready for another QUIC connection, keeping most of the memory of this one.
+    pub fn renew(&mut self, now: Instant) {
+        self.critical = critical(&self.config, now);
+        for (_, mut stream) in self.streams.drain() {
+            stream.renew();
+            self.spare.push(stream);
+        }
+        self.next_request = RequestId(0);
+        self.opened = 0;
+        self.first_unsent = RequestId(0);
+        self.sendable.clear();
+        self.phase = Phase::Open;
+        self.leaving = false;
+        self.events.clear();
+        self.actions.clear();
+        self.fault = None;
+        self.active = now;
+    }
+
+    /// Whether the connection would take a request if there were room.
+    pub fn accepts_requests(&self) -> bool {
+        self.phase == Phase::Open && !self.leaving
+    }
+
+    /// Whether a request can be queued now.
+    pub fn can_request(&self) -> bool {
+        self.accepts_requests() && self.outstanding() < self.config.streams.max(1) as usize
+    }
+
+    /// Requests queued or sent whose answers are not whole.
+    pub fn outstanding(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// The first request of which no octet has been handed to the transport; the next one to be
+    /// queued when there is none.
+    pub fn first_unsent(&self) -> RequestId {
+        self.first_unsent
+    }
+
+    /// The stream of a request.
+    pub fn stream_of(&self, request: RequestId) -> Option<u64> {
+        (request < self.next_request).then(|| stream_of(request))
+    }
+
+    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until the next
+    /// head is read.
+    pub fn head(&self) -> Head<'_> {
+        Head::new(self.status, &self.head)
+    }
+
+    /// The fields that the last [`Event::Trailers`] announced.
+    pub fn trailers(&self) -> &FieldBlock {
+        &self.trailers
+    }
+
+    /// The settings of the server, once they have come.
+    pub fn peer_settings(&self) -> Option<crate::h3::Settings> {
+        self.critical.peer_settings
+    }
+
+    /// Why the machine is done; `None` while it is not.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self.phase {
+            Phase::Open => None,
+            Phase::Closed(reason) => Some(reason),
+        }
+    }
+
+    /// What the server did that ended the connection.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// Adds content to a request that announced it.
+    pub fn send_content(&mut self, request: RequestId, content: &[u8]) -> Result<(), SendError> {
+        let (stream, mut upload) = self.upload(request)?;
+        if upload.awaits_continue {
+            return Err(SendError::BadContent);
+        }
+        let whole = match upload.remaining {
+            Some(remaining) => {
+                let left = remaining.checked_sub(content.len() as u64);
+                let left = left.ok_or(SendError::BadContent)?;
+                upload.remaining = Some(left);
+                left == 0
+            }
+            None => false,
+        };
+        stream.upload = (!whole).then_some(upload);
+        stream.ends = whole;
+        if !content.is_empty() && !stream.stopped {
+            frame::write_header(FrameType::DATA, content.len() as u64, &mut stream.out);
+            stream.out.extend_from_slice(content);
+        }
+        self.queue(request);
+        Ok(())
+    }
+
+    /// Ends content that was announced without its length.
+    pub fn finish_content(&mut self, request: RequestId) -> Result<(), SendError> {
+        let (stream, upload) = self.upload(request)?;
+        if upload.remaining.is_some() || upload.awaits_continue {
+            return Err(SendError::BadContent);
+        }
+        stream.upload = None;
+        stream.ends = true;
+        self.queue(request);
+        Ok(())
+    }
+
+    fn upload(&mut self, request: RequestId) -> Result<(&mut Stream, Upload), SendError> {
+        let stream: &mut Stream = self.streams.get_mut(request).ok_or(SendError::Closed)?;
+        let upload = stream.upload.ok_or(SendError::BadContent)?;
+        Ok((stream, upload))
+    }
+
+    /// Gives up one request, and reports it with this failure.
+    pub fn cancel(&mut self, request: RequestId, failure: Failure, _now: Instant) {
+        if self.phase == Phase::Open {
+            self.give_up(request, failure, ErrorCode::REQUEST_CANCELLED);
+            self.settle();
+        }
+    }
+
+    /// Asks for another priority of a response (RFC 9218 section 7.2). The first one is said by the
+    /// request's own `priority` field.
+    pub fn reprioritize(&mut self, request: RequestId, priority: Priority) {
+        if self.phase != Phase::Open || self.streams.get(request).is_none() {
+            return;
+        }
+        let (stream, text) = (stream_of(request), priority.text());
+        let length = (varint::length(stream) + text.len()) as u64;
+        let out = self.critical.control();
+        frame::write_header(FrameType::PRIORITY_UPDATE, length, out);
+        varint::write(stream, out);
+        out.extend_from_slice(text.as_bytes());
+    }
+
+    /// How many streams the transport has opened for requests.
+    pub fn opened(&self) -> u32 {
+        self.opened
+    }
+
+    /// The kind of stream that is to be opened next, as soon as the transport can.
+    pub fn wants_stream(&self) -> Option<Direction> {
+        if self.phase != Phase::Open {
+            None
+        } else if self.critical.wants_stream() {
+            Some(Direction::Unidirectional)
+        } else if self.opened < self.next_request.0 {
+            Some(Direction::Bidirectional)
+        } else {
+            None
+        }
+    }
+
+    /// The transport has opened a stream of the kind that was wanted.
+    ///
+    /// # Panics
+    /// When it opens request streams out of order, which QUIC does not.
+    pub fn handle_opened(&mut self, stream: u64, now: Instant) {
+        if !is_bidirectional(stream) {
+            self.critical.opened(stream);
+            return;
+        }
+        let request = RequestId(self.opened);
+        assert_eq!(stream, stream_of(request), "request streams come in order");
+        self.opened += 1;
+        self.active = now;
+        match self.streams.get_mut(request) {
+            Some(open) => {
+                open.is_open = true;
+                self.queue(request);
+            }
+            None => {
+                // It was given up before it had a stream.
+                let code = ErrorCode::REQUEST_CANCELLED;
+                self.actions.push_back(Action::Reset { stream, code });
+                self.actions.push_back(Action::StopSending { stream, code });
+            }
+        }
+    }
+
+    /// Octets that go next, at most `most`, all of one stream: what the connection needs, then requests
+    /// in their order. Fills the first of `slices`, of which there must be one.
+    pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let (stream, octets, end) = match self.critical.transmit(slices, most) {
+            Some((stream, octets)) => (stream, octets, false),
+            None => {
+                let (request, stream) = self.sendable.iter().find_map(|&request| {
+                    let stream = self.streams.get(request)?;
+                    stream.has_something().then_some((request, stream))
+                })?;
+                let left = &stream.out[stream.taken..];
+                let octets = &left[..left.len().min(most)];
+                *slices.first_mut()? = IoSlice::new(octets);
+                let end = stream.ends && octets.len() == left.len();
+                (stream_of(request), octets.len(), end)
+            }
+        };
+        Some(Transmit {
+            stream,
+            slices: usize::from(octets > 0),
+            octets,
+            file: None,
+            end,
+        })
+    }
+
+    /// The transport took the first `octets` of what [`transmit`](Self::transmit) offered of a stream,
+    /// and was told its end if they were all and it ends there.
+    pub fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
+        self.active = now;
+        if self.critical.is_own(stream) {
+            self.critical.transmitted(stream, octets);
+            return;
+        }
+        let Some(request) = request_of(stream) else {
+            return;
+        };
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        open.taken = (open.taken + octets).min(open.out.len());
+        if octets > 0 {
+            open.handed.get_or_insert(now);
+        }
+        if open.taken == open.out.len() {
+            open.out.clear();
+            open.taken = 0;
+            open.finished = open.ends;
+            open.queued = false;
+            self.sendable.retain(|&other| other != request);
+        }
+        self.note_sent();
+    }
+
+    /// The transport takes no more of a stream for now.
+    pub fn handle_blocked(&mut self, stream: u64) {
+        self.set_blocked(stream, true);
+    }
+
+    /// The transport takes octets of a stream again.
+    pub fn handle_writable(&mut self, stream: u64) {
+        self.set_blocked(stream, false);
+    }
+
+    fn set_blocked(&mut self, stream: u64, blocked: bool) {
+        self.critical.set_blocked(stream, blocked);
+        if is_request(stream)
+            && let Some(request) = request_of(stream)
+            && let Some(open) = self.streams.get_mut(request)
+        {
+            open.blocked = blocked;
+        }
+    }
+
+    /// The priority of what is sent on a stream. What the connection needs comes first.
+    pub fn priority(&self, stream: u64) -> Priority {
+        Priority {
+            urgency: if is_bidirectional(stream) { 3 } else { 0 },
+            incremental: false,
+        }
+    }
+
+    /// The server does not want to read more of a stream.
+    pub fn handle_stop_sending(&mut self, stream: u64, code: u64, now: Instant) {
+        self.active = now;
+        if self.critical.is_own(stream) {
+            return self.fail(Fault::ClosedCriticalStream);
+        }
+        let request = request_of(stream).filter(|_| is_request(stream));
+        if let Some(open) = request.and_then(|request| self.streams.get_mut(request))
+            && !open.finished
+            && !open.stopped
+        {
+            // A response may still come.
+            open.stopped = true;
+            open.upload = None;
+            self.actions.push_back(Action::Reset {
+                stream,
+                code: ErrorCode(code),
+            });
+        }
+    }
+
+    /// What the host is to do with the transport, once.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// What happened that was not read from a stream. `Closed` is the last event of all.
+    pub fn poll_event(&mut self, now: Instant) -> Option<Event<'static>> {
+        if self.events.is_empty() {
+            self.leave(now);
+        }
+        self.events.pop_front()
+    }
+
+    /// Closes the connection when the server leaves and owes nothing more.
+    pub(super) fn leave(&mut self, _now: Instant) {
+        if self.leaving && self.phase == Phase::Open && self.streams.is_empty() {
+            self.close(
+                CloseReason::ServerAsked,
+                Failure::GoneAway,
+                Some(ErrorCode::NO_ERROR),
+            );
+        }
+    }
+
+    /// The QUIC connection failed, or is given up with a failure that is not the peer's fault.
+    /// Responses that were read whole stay whole.
+    pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
+        self.close(CloseReason::Failed(failure), failure, None);
+    }
+
+    /// The server closed the QUIC connection with this code of HTTP/3.
+    pub fn handle_peer_close(&mut self, code: u64, _now: Instant) {
+        let is_error = ErrorCode(code).name().is_some() && ErrorCode(code) != ErrorCode::NO_ERROR;
+        let (reason, failure) = match (is_error, self.streams.is_empty()) {
+            (true, _) => (CloseReason::Failed(Failure::GoneAway), Failure::GoneAway),
+            (false, true) => (CloseReason::ServerIdle, Failure::ClosedEarly),
+            (false, false) => (CloseReason::ServerEarly, Failure::ClosedEarly),
+        };
+        self.close(reason, failure, None);
+    }
+
+    /// The client has no more to ask and closes: requests without an answer are given up as
+    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    pub fn finish(&mut self) {
+        self.close(
+            CloseReason::Finished,
+            Failure::LocalAbort,
+            Some(ErrorCode::NO_ERROR),
+        );
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.phase != Phase::Open || self.streams.is_empty() {
+            return None;
+        }
+        let timeouts = &self.config.timeouts;
+        let idle = timeouts.idle.map(|idle| self.active + idle);
+        let streams = self.streams.iter();
+        let due = streams.filter_map(|(_, stream)| self.deadline(stream));
+        due.chain(idle).min()
+    }
+
+    /// When a limit of one exchange passes.
+    fn deadline(&self, stream: &Stream) -> Option<Instant> {
+        let timeouts = &self.config.timeouts;
+        let handed = stream.handed?;
+        let head = timeouts.head.filter(|_| stream.expects_head());
+        let waits = stream.upload.is_some_and(|upload| upload.awaits_continue);
+        let patience = waits.then_some(timeouts.expect_continue);
+        let limits = [head, timeouts.total, patience];
+        limits.into_iter().flatten().min().map(|time| handed + time)
+    }
+
+    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.phase != Phase::Open || self.streams.is_empty() {
+            return;
+        }
+        let timeouts = self.config.timeouts;
+        if timeouts.idle.is_some_and(|idle| self.active + idle <= now) {
+            let failure = Failure::TimedOut;
+            let code = Some(ErrorCode::REQUEST_CANCELLED);
+            return self.close(CloseReason::Failed(failure), failure, code);
+        }
+        let mut late: Vec<RequestId> = Vec::new();
+        for (request, stream) in self.streams.iter() {
+            if self.deadline(stream).is_some_and(|at| at <= now) {
+                late.push(request);
+            }
+        }
+        late.sort_unstable();
+        for request in late {
+            let Some(stream) = self.streams.get_mut(request) else {
+                continue;
+            };
+            let Some(handed) = stream.handed else {
+                continue;
+            };
+            let head = timeouts.head.filter(|_| stream.expects_head());
+            let limits = [head, timeouts.total];
+            if limits
+                .into_iter()
+                .flatten()
+                .any(|time| handed + time <= now)
+            {
+                let code = ErrorCode::REQUEST_CANCELLED;
+                self.give_up(request, Failure::TimedOut, code);
+            } else if let Some(upload) = &mut stream.upload {
+                upload.awaits_continue = false;
+                self.events.push_back(Event::SendContent { request });
+            }
+        }
+        self.settle();
+    }
+
+    /// Acts on what the server said on its control stream.
+    pub(super) fn told(&mut self, told: Told) {
+        match told {
+            Told::Settings(_) => self.events.push_back(Event::Settings),
+            Told::GoAway(id) => {
+                self.leaving = true;
+                let last = id.checked_sub(4).and_then(request_of);
+                let code = h2::error::ErrorCode::NO_ERROR;
+                self.events.push_back(Event::GoAway { last, code });
+                let mut unprocessed: Vec<RequestId> = self
+                    .streams
+                    .iter()
+                    .map(|(request, _)| request)
+                    .filter(|&request| stream_of(request) >= id)
+                    .collect();
+                unprocessed.sort_unstable();
+                for request in unprocessed {
+                    self.reject(request, Failure::GoneAway);
+                }
+            }
+            // Only clients say that.
+            Told::Priority(..) => {}
+        }
+    }
+
+    /// The server did not process a request.
+    pub(super) fn reject(&mut self, request: RequestId, failure: Failure) {
+        let begun = self.streams.get(request).is_none_or(|stream| stream.begun);
+        if begun {
+            return self.give_up(request, failure, ErrorCode::REQUEST_CANCELLED);
+        }
+        self.abandon(request, ErrorCode::REQUEST_CANCELLED);
+        if let Some(stream) = self.streams.remove(request) {
+            let idempotent = stream.idempotent;
+            self.recycle(stream);
+            self.events.push_back(Event::Unanswered {
+                request,
+                failure,
+                sent: false,
+                idempotent,
+                persists: self.accepts_requests(),
+            });
+        }
+        self.note_sent();
+    }
+
+    /// Ends a request without a whole answer.
+    pub(super) fn give_up(&mut self, request: RequestId, failure: Failure, code: ErrorCode) {
+        self.abandon(request, code);
+        let Some(stream) = self.streams.remove(request) else {
+            return;
+        };
+        let event = failed(request, &stream, failure, self.accepts_requests());
+        self.events.push_back(event);
+        self.recycle(stream);
+        self.note_sent();
+    }
+
+    /// Ends both directions of a stream, where they have not ended.
+    fn abandon(&mut self, request: RequestId, code: ErrorCode) {
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        let stream = stream_of(request);
+        // One that is not open yet is reset when it is.
+        if open.is_open {
+            if !open.finished && !open.stopped {
+                self.actions.push_back(Action::Reset { stream, code });
+            }
+            self.actions.push_back(Action::StopSending { stream, code });
+        }
+        self.critical.decoder.cancel(stream);
+    }
+
+    /// Keeps the memory of a stream that is done.
+    pub(super) fn recycle(&mut self, mut stream: Box<Stream>) {
+        if self.spare.len() < self.config.streams as usize {
+            stream.renew();
+            self.spare.push(stream);
+        }
+    }
+
+    /// Puts a stream into the queue of those that have something to send.
+    fn queue(&mut self, request: RequestId) {
+        if let Some(stream) = self.streams.get_mut(request)
+            && stream.is_open
+            && !stream.queued
+            && !stream.finished
+        {
+            stream.queued = true;
+            self.sendable.push_back(request);
+        }
+    }
+
+    /// Finds the first request that waits for its first octet to be taken.
+    pub(super) fn note_sent(&mut self) {
+        let streams = &self.streams;
+        self.sendable
+            .retain(|&request| streams.get(request).is_some());
+        while self.first_unsent < self.next_request
+            && streams
+                .get(self.first_unsent)
+                .is_none_or(|stream| stream.handed.is_some())
+        {
+            self.first_unsent.0 += 1;
+        }
+    }
+
+    /// Brings what QPACK has to say onto its streams.
+    pub(super) fn settle(&mut self) {
+        if self.phase == Phase::Open
+            && let Err(fault) = self.critical.settle()
+        {
+            self.fail(fault);
+        }
+    }
+
+    /// The server broke the protocol.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.fault = Some(fault);
+        let failure = match fault {
+            Fault::Flood => Failure::TooLarge,
+            _ => Failure::BadResponse,
+        };
+        let reason = CloseReason::Failed(failure);
+        self.close(reason, failure, Some(fault.code()));
+    }
+
+    /// Ends everything. Without a code the transport is gone already.
+    fn close(&mut self, reason: CloseReason, failure: Failure, code: Option<ErrorCode>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Closed(reason);
+        for (request, stream) in self.streams.drain() {
+            let event = failed(request, &stream, failure, false);
+            self.events.push_back(event);
+            self.recycle(stream);
+        }
+        self.sendable.clear();
+        self.first_unsent = self.next_request;
+        self.actions.clear();
+        if let Some(code) = code {
+            self.actions.push_back(Action::Close { code });
+        }
+        self.events.push_back(Event::Closed { reason });
+    }
+}
+
+impl Stream {
+    fn expects_head(&self) -> bool {
+        self.expect == super::stream::Expect::Head
+    }
+}
+
+/// What is reported of a request without a whole answer.
+fn failed(request: RequestId, stream: &Stream, failure: Failure, persists: bool) -> Event<'static> {
+    if stream.begun {
+        Event::Failed {
+            request,
+            failure,
+            received: stream.received,
+            persists,
+        }
+    } else {
+        Event::Unanswered {
+            request,
+            failure,
+            sent: stream.handed.is_some(),
+            idempotent: stream.idempotent,
+            persists,
+        }
+    }
+}
+
+fn critical(config: &Config, now: Instant) -> Critical {
+    let limits = &config.limits;
+    Critical::new(
+        Role::Client,
+        &config.settings(),
+        config.reserved.then_some(1),
+        Encoder::new(config.qpack.encoder),
+        Decoder::new(
+            config.qpack.table,
+            config.qpack.blocked_streams,
+            limits.head.0,
+        ),
+        now,
+    )
+}

@@ -1,0 +1,66 @@
+//! The client side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
+//!
+//! [`Connection`] turns requests into octets on streams and octets on streams into [`Event`]s, the same
+//! events that [`crate::client`] gives. See [`crate::h3`] for how a host drives it. What is particular
+//! to this side:
+//!
+//! - Requests may be queued before the transport is established. Request *n* is on stream 4*n*: streams
+//!   are opened in the order of the requests, and a request that is given up before that still has
+//!   its stream, which is then reset.
+//! - [`poll`](Connection::poll) reads octets of one stream. If it returns `None` and leaves octets, the
+//!   stream waits for entries of QPACK's table: the host keeps them, reads no more of that stream (so
+//!   that flow control bounds what a server can make it hold), and offers them again when
+//!   [`poll_unblocked`](Connection::poll_unblocked) names the stream.
+//! - [`poll_event`](Connection::poll_event) gives what happened otherwise.
+//!
+//! Invariants: any split of the input of a stream gives the same events (contents joined); every
+//! request ends in exactly one of `End`, `Failed` and `Unanswered`; nothing comes after `Closed`. An
+//! exchange allocates nothing once buffers have grown to their sizes.
+//!
+//! Not done here: pushes (none is permitted, so that one is a fault), CONNECT, datagrams, and settings
+//! remembered for early data.
+//!
+//! ```
+//! use fathometer_http::h3::client::{Config, Connection, Event, RequestLine, Version};
+//! use fathometer_http::h3::Direction;
+//! use fathometer_model::Instant;
+//!
+//! let now = Instant::ZERO;
+//! let mut connection = Connection::new(Config::default(), now);
+//! let line = RequestLine { method: "GET", target: "/", host: "a.example", version: Version::Http11 };
+//! connection.request(line).unwrap().send().unwrap();
+//! for stream in [2, 6, 10] {
+//!     assert_eq!(connection.wants_stream(), Some(Direction::Unidirectional));
+//!     connection.handle_opened(stream, now);
+//! }
+//! assert_eq!(connection.wants_stream(), Some(Direction::Bidirectional));
+//! connection.handle_opened(0, now);
+//!
+//! // A response: HEADERS with `:status: 200` of the static table, DATA with two octets.
+//! let mut input: &[u8] = &[1, 3, 0, 0, 0xd9, 0, 2, b'h', b'i'];
+//! while let Some(event) = connection.poll(0, &mut input, now) {
+//!     match event {
+//!         Event::Head { .. } => assert_eq!(connection.head().status(), 200),
+//!         Event::Content { bytes, .. } => assert_eq!(bytes, b"hi"),
+//!         _ => {}
+//!     }
+//! }
+//! connection.handle_fin(0, now);
+//! assert!(matches!(connection.poll_event(now), Some(Event::End { persists: true, .. })));
+//! ```
+
+mod config;
+mod connection;
+mod fuzz;
+mod receive;
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use crate::client::{Event, Head, Queued, Received, RequestId};
+pub use crate::h1::client::{Content, Limits, RequestLine, SendError, Timeouts, Version};
+pub use config::{Config, Qpack};
+pub use connection::Connection;
+pub use fuzz::fuzz;
+pub use request::{PreparedRequest, RequestWriter};

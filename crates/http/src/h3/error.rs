@@ -1,0 +1,132 @@
+//! Codes of errors and what they stand for (RFC 9114 section 8.1, RFC 9204 section 6).
+
+use std::fmt;
+
+use crate::qpack;
+
+/// The code of an error, as QUIC carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode(pub u64);
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        impl ErrorCode {
+            $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($number);)*
+
+            /// Its name in the RFCs; `None` for others, which are to be treated as `H3_NO_ERROR`.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($number => Some($text),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Nothing went wrong.
+    NO_ERROR = 0x100, "H3_NO_ERROR";
+    /// The peer broke the protocol in a way that has no code of its own.
+    GENERAL_PROTOCOL_ERROR = 0x101, "H3_GENERAL_PROTOCOL_ERROR";
+    /// This side failed.
+    INTERNAL_ERROR = 0x102, "H3_INTERNAL_ERROR";
+    /// A stream that the peer must not open.
+    STREAM_CREATION_ERROR = 0x103, "H3_STREAM_CREATION_ERROR";
+    /// A stream ended that the connection needs.
+    CLOSED_CRITICAL_STREAM = 0x104, "H3_CLOSED_CRITICAL_STREAM";
+    /// A frame where it must not be.
+    FRAME_UNEXPECTED = 0x105, "H3_FRAME_UNEXPECTED";
+    /// A frame that is not laid out as it should be.
+    FRAME_ERROR = 0x106, "H3_FRAME_ERROR";
+    /// The peer behaves as if it wanted to do harm.
+    EXCESSIVE_LOAD = 0x107, "H3_EXCESSIVE_LOAD";
+    /// An identifier out of order, or out of bounds.
+    ID_ERROR = 0x108, "H3_ID_ERROR";
+    /// Settings that cannot be.
+    SETTINGS_ERROR = 0x109, "H3_SETTINGS_ERROR";
+    /// No settings at the start of the control stream.
+    MISSING_SETTINGS = 0x10a, "H3_MISSING_SETTINGS";
+    /// The server did nothing with a request.
+    REQUEST_REJECTED = 0x10b, "H3_REQUEST_REJECTED";
+    /// A request or its response is not wanted any more.
+    REQUEST_CANCELLED = 0x10c, "H3_REQUEST_CANCELLED";
+    /// The client's stream ended within its request.
+    REQUEST_INCOMPLETE = 0x10d, "H3_REQUEST_INCOMPLETE";
+    /// A message that is none.
+    MESSAGE_ERROR = 0x10e, "H3_MESSAGE_ERROR";
+    /// The connection that CONNECT made failed.
+    CONNECT_ERROR = 0x10f, "H3_CONNECT_ERROR";
+    /// The request is to be made over HTTP/1.1.
+    VERSION_FALLBACK = 0x110, "H3_VERSION_FALLBACK";
+    /// A section that cannot be decoded.
+    QPACK_DECOMPRESSION_FAILED = 0x200, "QPACK_DECOMPRESSION_FAILED";
+    /// An instruction of an encoder that cannot be followed.
+    QPACK_ENCODER_STREAM_ERROR = 0x201, "QPACK_ENCODER_STREAM_ERROR";
+    /// An instruction of a decoder that cannot be true.
+    QPACK_DECODER_STREAM_ERROR = 0x202, "QPACK_DECODER_STREAM_ERROR";
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{:#x}", self.0),
+        }
+    }
+}
+
+/// What a peer did that ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A stream opened by the server in both directions, or pushes by a client.
+    #[error("a stream that the peer must not open")]
+    ForbiddenStream,
+    /// A second control stream, or a second stream of QPACK of a kind.
+    #[error("a second critical stream of its kind")]
+    RepeatedStream,
+    /// A control stream or a stream of QPACK was ended, reset or refused.
+    #[error("a critical stream was closed")]
+    ClosedCriticalStream,
+    /// A control stream that does not start with SETTINGS.
+    #[error("the control stream does not start with settings")]
+    MissingSettings,
+    /// SETTINGS with a reserved setting, a repeated one, or a value out of range.
+    #[error("settings that cannot be")]
+    BadSettings,
+    /// A frame of a type that must not be where it is.
+    #[error("a frame where it must not be")]
+    UnexpectedFrame,
+    /// A frame whose payload is not what its type says, or that the stream's end cuts off.
+    #[error("a frame that is not laid out as it should be")]
+    MalformedFrame,
+    /// GOAWAY that takes more back than before, a push that was not permitted …
+    #[error("an identifier out of order")]
+    BadIdentifier,
+    /// More of what is of no use than is put up with, or a frame of the control stream that is too
+    /// long.
+    #[error("more of no use than is put up with")]
+    Flood,
+    /// QPACK.
+    #[error("{0}")]
+    Qpack(#[from] qpack::Error),
+}
+
+impl Fault {
+    /// The code that tells the peer.
+    pub const fn code(self) -> ErrorCode {
+        match self {
+            Fault::ForbiddenStream | Fault::RepeatedStream => ErrorCode::STREAM_CREATION_ERROR,
+            Fault::ClosedCriticalStream => ErrorCode::CLOSED_CRITICAL_STREAM,
+            Fault::MissingSettings => ErrorCode::MISSING_SETTINGS,
+            Fault::BadSettings => ErrorCode::SETTINGS_ERROR,
+            Fault::UnexpectedFrame => ErrorCode::FRAME_UNEXPECTED,
+            Fault::MalformedFrame => ErrorCode::FRAME_ERROR,
+            Fault::BadIdentifier => ErrorCode::ID_ERROR,
+            Fault::Flood => ErrorCode::EXCESSIVE_LOAD,
+            Fault::Qpack(qpack::Error::EncoderStream(_)) => ErrorCode::QPACK_ENCODER_STREAM_ERROR,
+            Fault::Qpack(qpack::Error::DecoderStream(_)) => ErrorCode::QPACK_DECODER_STREAM_ERROR,
+            Fault::Qpack(_) => ErrorCode::QPACK_DECOMPRESSION_FAILED,
+        }
+    }
+}

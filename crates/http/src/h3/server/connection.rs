@@ -1,0 +1,708 @@
+//! The connection machine: what it sends, and how it ends.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use fathometer_model::{Bytes, Instant};
+
+use super::RequestText;
+use super::config::ServerConfig;
+use super::schedule::Schedule;
+use super::stream::{Expect, Stream};
+use crate::client::{Pending, RequestId};
+use crate::field_block::FieldBlock;
+use crate::h1;
+use crate::h3::critical::{Critical, Role};
+use crate::h3::frame::{self, FrameType};
+use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit};
+use crate::h3::{is_request, varint};
+use crate::origin::{Dates, Method, Origin};
+use crate::qpack::{Decoder, Encoder};
+
+/// An exchange whose response was handed to the transport, whole or as far as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// What HTTP/1 says of it as well. Heads are counted as the HEADERS frames that carry them,
+    /// their types and lengths included, interim heads too. Content is counted without any framing.
+    pub exchange: h1::server::Served,
+    /// The stream.
+    pub stream: u64,
+    /// Names and values of the request's fields, before compression.
+    pub request_fields: Bytes,
+    /// Names and values of the response's fields, before compression, interim heads included.
+    pub head_fields: Bytes,
+    /// Octets of the response's DATA frames, their types and lengths included.
+    pub body_frames: Bytes,
+    /// The code with which the stream was reset before its response was whole, by either side.
+    pub reset: Option<ErrorCode>,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client closed it.
+    ClientClosed,
+    /// The server ends.
+    ServerEnds,
+    /// The limit on requests of one connection was reached.
+    RequestLimit,
+    /// Silence.
+    IdleTimeout,
+    /// The client broke the protocol.
+    Fault(Fault),
+    /// The transport failed, as the host of this machine says.
+    TransportFailed,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) origin: Arc<Origin>,
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) critical: Critical,
+    /// By a quarter of their numbers.
+    pub(super) streams: Pending<Box<Stream>>,
+    #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
+    spare: Vec<Box<Stream>>,
+    /// No request stream from here on has been seen.
+    next_stream: u64,
+    /// Request streams below that which have not been seen: QUIC delivers in any order.
+    unseen: BTreeSet<u64>,
+    /// Priorities of streams that have not been seen.
+    early_priorities: VecDeque<(u64, Priority)>,
+    pub(super) schedule: Schedule,
+    /// Octets of text that wait in all streams together.
+    pub(super) backlog: usize,
+    pub(super) phase: Phase,
+    leaving: Leaving,
+    /// Why it closes when nothing is under way any more.
+    pub(super) leave_reason: CloseReason,
+    pub(super) actions: VecDeque<Action>,
+    events: VecDeque<(Served, [u32; 3], Vec<u8>)>,
+    /// The text of the event that was taken last.
+    text: Vec<u8>,
+    pub(super) requests: u64,
+    pub(super) last: Instant,
+    pub(super) fields: FieldBlock,
+    pub(super) section: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
+    pub(super) dates: Dates,
+    /// Texts of requests that are under way, by stream.
+    pub(super) texts: Pending<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    Closed(CloseReason),
+}
+
+/// How far this side is in leaving (RFC 9114 section 5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    No,
+    /// GOAWAY with the greatest identifier was sent.
+    Announced,
+    /// Streams from this one on are rejected.
+    From(u64),
+}
+
+/// The greatest number of a request stream.
+const GREATEST: u64 = varint::LARGEST - 3;
+/// The most gaps among the numbers of streams: QUIC permits far fewer streams at a time.
+const MOST_UNSEEN: usize = 10_000;
+/// The most priorities kept for streams that have not been seen.
+const MOST_EARLY: usize = 64;
+/// The most streams whose memory is kept for others.
+const MOST_SPARE: usize = 32;
+
+impl Connection {
+    /// A connection that was made at `now`.
+    pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
+        let qpack = &config.qpack;
+        let section = config.limits.section.0;
+        let critical = Critical::new(
+            Role::Server,
+            &config.settings(),
+            config.reserved.then_some(1),
+            Encoder::new(qpack.encoder),
+            Decoder::new(qpack.table, qpack.blocked_streams, section),
+            now,
+        );
+        Connection {
+            origin,
+            config,
+            critical,
+            streams: Pending::default(),
+            spare: Vec::new(),
+            next_stream: 0,
+            unseen: BTreeSet::new(),
+            early_priorities: VecDeque::new(),
+            schedule: Schedule::default(),
+            backlog: 0,
+            phase: Phase::Open,
+            leaving: Leaving::No,
+            leave_reason: CloseReason::ServerEnds,
+            actions: VecDeque::new(),
+            events: VecDeque::new(),
+            text: Vec::new(),
+            requests: 0,
+            last: now,
+            fields: FieldBlock::default(),
+            section: Vec::new(),
+            scratch: Vec::new(),
+            dates: Dates::default(),
+            texts: Pending::default(),
+        }
+    }
+
+    /// The kind of stream that is to be opened next, as soon as the transport can.
+    pub fn wants_stream(&self) -> Option<Direction> {
+        (self.phase == Phase::Open && self.critical.wants_stream())
+            .then_some(Direction::Unidirectional)
+    }
+
+    /// The transport has opened a stream of the kind that was wanted.
+    pub fn handle_opened(&mut self, stream: u64, _now: Instant) {
+        self.critical.opened(stream);
+    }
+
+    /// Octets that go next, at most `most`, all of one stream: what the connection needs first, then
+    /// responses by their priority.
+    pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        if let Some((stream, octets)) = self.critical.transmit(slices, most) {
+            return Some(Transmit {
+                stream,
+                slices: 1,
+                octets,
+                file: None,
+                end: false,
+            });
+        }
+        self.schedule.iter().find_map(|stream| {
+            let open = self.streams.get(number(stream)?)?;
+            if !open.has_something() {
+                return None;
+            }
+            let turn = usize::try_from(self.config.turn.0).unwrap_or(usize::MAX);
+            let most = match self.is_incremental(open) {
+                true => most.min(turn.max(1)),
+                false => most,
+            };
+            let offered = open.output.transmit(&self.origin, slices, most);
+            let left = open.output.queued() - open.output.sent();
+            Some(Transmit {
+                stream,
+                slices: offered.slices,
+                octets: offered.octets,
+                file: offered.file,
+                end: open.ends && offered.octets as u64 == left,
+            })
+        })
+    }
+
+    /// The transport took the first `octets` of what [`transmit`](Self::transmit) offered of a stream,
+    /// and was told its end if they were all and it ends there.
+    pub fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
+        self.last = now;
+        if self.critical.is_own(stream) {
+            self.critical.transmitted(stream, octets);
+            return;
+        }
+        let Some(request) = number(stream) else {
+            return;
+        };
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        open.active = now;
+        let before = open.output.text_waiting();
+        open.output.transmitted(octets as u64);
+        self.backlog -= before - open.output.text_waiting();
+        let priority = open.priority;
+        if !open.output.is_empty() {
+            if open.priority.incremental || !self.config.priorities {
+                self.schedule.rotate(stream, priority);
+            }
+            return;
+        }
+        open.scheduled = false;
+        let ends = open.ends;
+        self.schedule.remove(stream, priority);
+        if ends {
+            self.end_response(request, stream, None, now);
+        }
+    }
+
+    /// The transport takes no more of a stream for now.
+    pub fn handle_blocked(&mut self, stream: u64) {
+        self.set_blocked(stream, true);
+    }
+
+    /// The transport takes octets of a stream again.
+    pub fn handle_writable(&mut self, stream: u64) {
+        self.set_blocked(stream, false);
+    }
+
+    fn set_blocked(&mut self, stream: u64, blocked: bool) {
+        self.critical.set_blocked(stream, blocked);
+        if is_request(stream)
+            && let Some(open) = number(stream).and_then(|request| self.streams.get_mut(request))
+        {
+            open.blocked = blocked;
+        }
+    }
+
+    /// The priority of what is sent on a stream. What the connection needs comes first.
+    pub fn priority(&self, stream: u64) -> Priority {
+        let open = number(stream).filter(|_| is_request(stream));
+        match open.and_then(|request| self.streams.get(request)) {
+            Some(open) => open.priority,
+            None => Priority {
+                urgency: 0,
+                incremental: false,
+            },
+        }
+    }
+
+    fn is_incremental(&self, stream: &Stream) -> bool {
+        stream.priority.incremental || !self.config.priorities
+    }
+
+    /// Whether octets of a stream are welcome: not while it waits for QPACK's table, and no requests
+    /// while responses pile up. What is given all the same is kept.
+    pub fn wants_data(&self, stream: u64) -> bool {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        if !is_request(stream) {
+            return true;
+        }
+        match number(stream).and_then(|request| self.streams.get(request)) {
+            Some(open) if open.expect != Expect::Head => true,
+            Some(open) if open.waiting => false,
+            _ => self.backlog as u64 <= self.config.limits.backlog.0,
+        }
+    }
+
+    /// A file ended before the octets that were offered of it: the response cannot be completed.
+    pub fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
+        if let Some(request) = number(stream) {
+            self.break_off(request, stream, ErrorCode::INTERNAL_ERROR, now);
+        }
+    }
+
+    /// The client does not want to read more of a stream.
+    pub fn handle_stop_sending(&mut self, stream: u64, _code: u64, now: Instant) {
+        self.last = now;
+        if self.phase != Phase::Open {
+            return;
+        }
+        if self.critical.is_own(stream) {
+            return self.fail(Fault::ClosedCriticalStream);
+        }
+        if !is_request(stream) {
+            return;
+        }
+        if let Err(fault) = self.critical.count_idle(now) {
+            return self.fail(fault);
+        }
+        // It may come before anything else of its stream.
+        if let Some(request) = self.open(stream, now) {
+            self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
+        }
+        self.settle();
+    }
+
+    /// Ends both directions of a stream whose response is not going to be whole.
+    pub(super) fn break_off(
+        &mut self,
+        request: RequestId,
+        stream: u64,
+        code: ErrorCode,
+        now: Instant,
+    ) {
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        if open.expect == Expect::Nothing && open.ends && open.output.is_empty() {
+            return;
+        }
+        self.actions.push_back(Action::Reset { stream, code });
+        if !open.fin && open.expect != Expect::Nothing {
+            self.actions.push_back(Action::StopSending { stream, code });
+            self.critical.decoder.cancel(stream);
+        }
+        open.fin = true;
+        self.end_response(request, stream, Some(code), now);
+    }
+
+    /// Reads no more of a request that is answered all the same.
+    pub(super) fn stop_reading(&mut self, request: RequestId, stream: u64) {
+        if let Some(open) = self.streams.get_mut(request)
+            && !open.fin
+            && open.expect != Expect::Nothing
+        {
+            open.expect = Expect::Nothing;
+            open.held.clear();
+            open.waiting = false;
+            let code = ErrorCode::NO_ERROR;
+            self.actions.push_back(Action::StopSending { stream, code });
+            self.critical.decoder.cancel(stream);
+        }
+    }
+
+    /// A response was handed over, or is given up.
+    fn end_response(
+        &mut self,
+        request: RequestId,
+        stream: u64,
+        reset: Option<ErrorCode>,
+        now: Instant,
+    ) {
+        let Some(mut open) = self.streams.remove(request) else {
+            return;
+        };
+        self.schedule.remove(stream, open.priority);
+        self.backlog -= open.output.text_waiting();
+        let text = self.texts.remove(request).unwrap_or_default();
+        let sent = open.output.sent();
+        if self.config.events && (reset.is_none() || sent > 0) {
+            let mut served = match reset {
+                None => open.served,
+                Some(_) => open.served.cut(sent),
+            };
+            served.reset = reset;
+            served.exchange.at = now;
+            self.events.push_back((served, open.text, text));
+        }
+        if !open.fin && open.expect != Expect::Nothing {
+            // The client is still asking, and has its answer.
+            let code = ErrorCode::NO_ERROR;
+            self.actions.push_back(Action::StopSending { stream, code });
+            self.critical.decoder.cancel(stream);
+        }
+        if self.spare.len() < MOST_SPARE {
+            open.output.clear();
+            self.spare.push(open);
+        }
+        self.leave();
+    }
+
+    /// The stream of a request, made if it has not been seen; `None` when it is done or rejected.
+    pub(super) fn open(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
+        let request = number(stream)?;
+        if self.streams.get(request).is_some() {
+            return Some(request);
+        }
+        if stream >= self.next_stream {
+            let mut gap = self.next_stream;
+            while gap < stream && self.unseen.len() <= MOST_UNSEEN {
+                self.unseen.insert(gap);
+                gap += 4;
+            }
+            if self.unseen.len() > MOST_UNSEEN {
+                self.fail(Fault::Flood);
+                return None;
+            }
+            self.next_stream = stream + 4;
+        } else if !self.unseen.remove(&stream) {
+            return None;
+        }
+        if let Leaving::From(first) = self.leaving
+            && stream >= first
+        {
+            let code = ErrorCode::REQUEST_REJECTED;
+            self.actions.push_back(Action::Reset { stream, code });
+            self.actions.push_back(Action::StopSending { stream, code });
+            self.critical.decoder.cancel(stream);
+            return None;
+        }
+        let mut open = match self.spare.pop() {
+            Some(mut open) => {
+                open.renew(stream, now);
+                open
+            }
+            None => Box::new(Stream::new(stream, now)),
+        };
+        let mut early = self.early_priorities.iter();
+        let place = early.rposition(|&(other, _)| other == stream);
+        if let Some((_, priority)) = place.and_then(|place| self.early_priorities.remove(place)) {
+            open.priority = priority;
+            open.has_priority = true;
+        }
+        self.streams.insert(request, open);
+        Some(request)
+    }
+
+    /// The response on a stream is to have another priority.
+    pub(super) fn reprioritize(&mut self, stream: u64, priority: Priority) {
+        let Some(request) = number(stream) else {
+            return;
+        };
+        match self.streams.get_mut(request) {
+            Some(open) => {
+                let before = std::mem::replace(&mut open.priority, priority);
+                open.has_priority = true;
+                if open.scheduled && before.urgency != priority.urgency {
+                    self.schedule.remove(stream, before);
+                    self.schedule.add(stream, priority);
+                }
+            }
+            None if stream >= self.next_stream || self.unseen.contains(&stream) => {
+                if self.early_priorities.len() >= MOST_EARLY {
+                    self.early_priorities.pop_front();
+                }
+                self.early_priorities.push_back((stream, priority));
+            }
+            None => {}
+        }
+    }
+
+    /// The server is about to end: the client is told to make no more requests. Between this and
+    /// [`end`](Self::end) the host reads what has come.
+    pub fn announce_end(&mut self) {
+        if self.phase == Phase::Open && self.leaving == Leaving::No {
+            self.leaving = Leaving::Announced;
+            frame::write_number(FrameType::GOAWAY, GREATEST, self.critical.control());
+        }
+    }
+
+    /// The server ends: requests that have begun to come are answered, further ones rejected, and then
+    /// the connection is closed; at once when there are none.
+    pub fn end(&mut self, _now: Instant) {
+        if self.phase != Phase::Open || matches!(self.leaving, Leaving::From(_)) {
+            return;
+        }
+        self.leaving = Leaving::From(self.next_stream);
+        frame::write_number(FrameType::GOAWAY, self.next_stream, self.critical.control());
+        self.leave();
+    }
+
+    /// Whether no request is under way.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Open && self.streams.is_empty()
+    }
+
+    /// Gives back memory that holds nothing, for a connection that is likely to stay idle.
+    pub fn rest(&mut self) {
+        if self.is_idle() {
+            self.spare = Vec::new();
+            self.streams.shrink();
+            self.texts.shrink();
+            self.fields = FieldBlock::default();
+            self.section = Vec::new();
+            self.scratch = Vec::new();
+        }
+    }
+
+    /// What the host is to do with the transport, once. [`Action::Close`] with `H3_NO_ERROR` is to be
+    /// carried out when what was written has been delivered.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The next exchange that was handed over, when events are [asked for](ServerConfig::events). They
+    /// are kept until they are taken.
+    pub fn poll_event(&mut self) -> Option<Served> {
+        self.events.pop_front().map(|(served, ..)| served)
+    }
+
+    /// The same, with what the client said of the request, where that is
+    /// [kept](ServerConfig::request_text).
+    pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
+        let (served, lengths, text) = self.events.pop_front()?;
+        self.text = text;
+        let mut rest = &self.text[..];
+        let [line, referer, user_agent] = lengths.map(|length| {
+            let (text, after) = rest.split_at((length as usize).min(rest.len()));
+            rest = after;
+            text
+        });
+        let text = RequestText {
+            line,
+            referer,
+            user_agent,
+        };
+        Some((served, text))
+    }
+
+    /// The same, with an event also of each exchange whose response was handed over in part, on a
+    /// connection that is not served any further. To be asked until it says `None`.
+    pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
+        self.schedule.clear();
+        self.backlog = 0;
+        for (request, open) in self.streams.drain() {
+            let text = self.texts.remove(request).unwrap_or_default();
+            let sent = open.output.sent();
+            if self.config.events && sent > 0 {
+                let mut served = open.served.cut(sent);
+                served.reset = Some(ErrorCode::REQUEST_CANCELLED);
+                served.exchange.at = now;
+                self.events.push_back((served, open.text, text));
+            }
+        }
+        self.poll_event_with_text()
+    }
+
+    /// Whether the connection is done and the last action was taken.
+    pub fn is_finished(&self) -> bool {
+        self.phase != Phase::Open && self.actions.is_empty()
+    }
+
+    /// Why the connection ends; `None` while it may go on.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self.phase {
+            Phase::Open => None,
+            Phase::Closed(reason) => Some(reason),
+        }
+    }
+
+    /// Requests answered, refusals included.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// The QUIC connection failed. Nothing follows.
+    pub fn handle_failure(&mut self) {
+        self.close(CloseReason::TransportFailed, None);
+    }
+
+    /// The client closed the QUIC connection with this code of HTTP/3.
+    pub fn handle_peer_close(&mut self, _code: u64, _now: Instant) {
+        self.close(CloseReason::ClientClosed, None);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
+    /// before; then ask again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        if self.streams.is_empty() {
+            return Some(self.last + self.config.limits.idle);
+        }
+        let streams = self.streams.iter();
+        streams.map(|(_, stream)| self.deadline(stream)).min()
+    }
+
+    /// When the client has taken too long with a stream.
+    fn deadline(&self, stream: &Stream) -> Instant {
+        let limits = &self.config.limits;
+        match stream.expect {
+            _ if stream.ends => stream.active + limits.send,
+            Expect::Head => stream.started + limits.request,
+            _ => stream.active + limits.request,
+        }
+    }
+
+    /// It is `now`; does what is due, if anything is.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        if self.streams.is_empty() {
+            if self.last + self.config.limits.idle <= now {
+                self.close(CloseReason::IdleTimeout, Some(ErrorCode::NO_ERROR));
+            }
+            return;
+        }
+        let mut late: Vec<RequestId> = Vec::new();
+        for (request, stream) in self.streams.iter() {
+            if self.deadline(stream) <= now {
+                late.push(request);
+            }
+        }
+        late.sort_unstable();
+        for request in late {
+            let stream = u64::from(request.0) * 4;
+            if self.streams.get(request).is_some_and(|open| open.ends) {
+                self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
+            } else {
+                self.refuse(request, crate::origin::Status::REQUEST_TIMEOUT, now);
+            }
+        }
+        self.settle();
+    }
+
+    /// Closes the connection when this side leaves and nothing is under way.
+    fn leave(&mut self) {
+        if self.streams.is_empty() && matches!(self.leaving, Leaving::From(_)) {
+            self.close(self.leave_reason, Some(ErrorCode::NO_ERROR));
+        }
+    }
+
+    /// Brings what QPACK has to say onto its streams.
+    pub(super) fn settle(&mut self) {
+        if self.phase == Phase::Open
+            && let Err(fault) = self.critical.settle()
+        {
+            self.fail(fault);
+        }
+    }
+
+    /// The client broke the protocol.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        self.close(CloseReason::Fault(fault), Some(fault.code()));
+    }
+
+    fn close(&mut self, reason: CloseReason, code: Option<ErrorCode>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Closed(reason);
+        match code {
+            // What was said of single streams still holds where the close waits for delivery.
+            Some(ErrorCode::NO_ERROR) => {}
+            _ => self.actions.clear(),
+        }
+        if let Some(code) = code {
+            self.actions.push_back(Action::Close { code });
+        }
+    }
+}
+
+impl Served {
+    /// A record of a request of which nothing is known yet.
+    pub(super) fn unread(stream: u64, now: Instant) -> Served {
+        Served {
+            exchange: h1::server::Served {
+                method: Method::Unknown,
+                file: None,
+                target_hash: 0,
+                status: 0,
+                request_head: Bytes(0),
+                request_body: Bytes(0),
+                head: Bytes(0),
+                body: Bytes(0),
+                received: now,
+                at: now,
+            },
+            stream,
+            request_fields: Bytes(0),
+            head_fields: Bytes(0),
+            body_frames: Bytes(0),
+            reset: None,
+        }
+    }
+
+    /// What was handed over when no more than `sent` octets of the stream were.
+    fn cut(mut self, sent: u64) -> Served {
+        let head = self.exchange.head.0.min(sent);
+        let frames = self.body_frames.0.min(sent - head);
+        let framing = self.body_frames.0 - self.exchange.body.0;
+        self.exchange.head = Bytes(head);
+        self.body_frames = Bytes(frames);
+        self.exchange.body = Bytes(frames.saturating_sub(framing));
+        self
+    }
+}
+
+/// The place of a stream in the tables.
+pub(super) fn number(stream: u64) -> Option<RequestId> {
+    u32::try_from(stream / 4).ok().map(RequestId)
+}

@@ -1,0 +1,182 @@
+//! Feeding a connection anything at all.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fathometer_model::{Body, Bytes, File, Instant, Site, Stretch};
+
+use super::{Connection, Limits, ServerConfig};
+use crate::h3::client::Qpack;
+use crate::h3::{Action, Direction};
+use crate::origin::{Origin, OriginConfig};
+use crate::qpack::EncoderPolicy;
+
+/// An entry point for fuzzing: the first octet says how the server is set up and how it ends; the rest
+/// is what a client does: pieces, each an octet for its stream and what happens there, one for its
+/// length, and as many octets. Panics when the split of the pieces matters, when what is offered and
+/// what is told of it do not agree, or when the connection does not come to an end.
+pub fn fuzz(data: &[u8]) {
+    let Some((&setup, script)) = data.split_first() else {
+        return;
+    };
+    let whole = run(setup, script, usize::MAX);
+    assert_eq!(whole, run(setup, script, 1));
+}
+
+/// What was sent on each stream, whether it ended, and how the connection did.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Log {
+    streams: BTreeMap<u64, (Vec<u8>, bool)>,
+    actions: Vec<String>,
+    end: String,
+}
+
+/// The streams that a piece can be of: requests, the client's three, and others.
+const STREAMS: [u64; 16] = [0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 2, 6, 10, 1, 18, 40];
+
+fn run(setup: u8, script: &[u8], piece: usize) -> Log {
+    let now = Instant::ZERO;
+    let config = ServerConfig {
+        limits: Limits {
+            section: Bytes(500),
+            fields: 12,
+            target: Bytes(60),
+            body: Bytes(200),
+            ..Limits::default()
+        },
+        qpack: Qpack {
+            table: 300,
+            blocked_streams: 2,
+            encoder: EncoderPolicy {
+                table: 200,
+                may_block: setup & 1 != 0,
+                outstanding: 3,
+            },
+        },
+        priorities: setup & 2 != 0,
+        turn: Bytes(40),
+        max_requests_per_connection: (setup & 4 != 0).then_some(2),
+        reserved: setup & 8 != 0,
+        events: true,
+        request_text: setup & 16 != 0,
+    };
+    let mut connection = Connection::new(origin(), Arc::new(config), now);
+    let mut log = Log::default();
+    let mut own = 3;
+    while connection.wants_stream() == Some(Direction::Unidirectional) {
+        connection.handle_opened(own, now);
+        own += 4;
+    }
+    assert_eq!(own, 15);
+    let mut rest = script;
+    while let Some((&[what, length], after)) = rest.split_first_chunk::<2>() {
+        let (octets, after) = after.split_at(usize::from(length).min(after.len()));
+        rest = after;
+        let stream = STREAMS[usize::from(what & 15)];
+        match what >> 4 {
+            0..=8 => {
+                for octets in octets.chunks(piece.min(octets.len().max(1))) {
+                    connection.handle_data(stream, octets, now);
+                }
+            }
+            9..=11 => connection.handle_fin(stream, now),
+            12 => connection.handle_reset(stream, 0x10c, now),
+            13 => connection.handle_stop_sending(stream, 0x10c, now),
+            14 => connection.announce_end(),
+            _ => send(&mut connection, &mut log, octets.len(), now),
+        }
+        act(&mut connection, &mut log);
+    }
+    send(&mut connection, &mut log, usize::MAX, now);
+    connection.end(now);
+    act(&mut connection, &mut log);
+    connection.handle_timeout(now + Duration::from_secs(3600));
+    send(&mut connection, &mut log, usize::MAX, now);
+    act(&mut connection, &mut log);
+    let mut served = 0;
+    while let Some((exchange, text)) = connection.cut_short(now) {
+        assert!(exchange.exchange.body <= exchange.body_frames);
+        assert_eq!(exchange.stream % 4, 0);
+        assert!(setup & 16 != 0 || text.line.is_empty());
+        served += 1;
+    }
+    assert!(served <= script.len());
+    connection.handle_failure();
+    act(&mut connection, &mut log);
+    assert!(connection.is_finished());
+    log.end = format!("{:?}", connection.close_reason());
+    log
+}
+
+fn act(connection: &mut Connection, log: &mut Log) {
+    while let Some(action) = connection.poll_action() {
+        if let Action::Close { .. } = action {
+            assert!(connection.close_reason().is_some());
+        }
+        log.actions.push(format!("{action:?}"));
+    }
+}
+
+/// The stream on which QPACK acknowledges: how acknowledgements are joined depends on the split.
+const ACKNOWLEDGEMENTS: u64 = 11;
+
+/// Takes what is offered, at most `most` octets of responses.
+fn send(connection: &mut Connection, log: &mut Log, most: usize, now: Instant) {
+    let mut left = most;
+    while left > 0 {
+        let mut slices = [IoSlice::new(&[]); 2];
+        let Some(offer) = connection.transmit(&mut slices, left) else {
+            break;
+        };
+        assert!(offer.octets > 0 || offer.end);
+        assert!(offer.file.is_none(), "there are no files");
+        let filled = &slices[..offer.slices];
+        let octets: usize = filled.iter().map(|slice| slice.len()).sum();
+        assert_eq!(octets, offer.octets);
+        let stream = offer.stream;
+        if stream != ACKNOWLEDGEMENTS {
+            let (sent, ended) = log.streams.entry(stream).or_default();
+            assert!(!*ended, "octets behind the end");
+            sent.extend(filled.iter().flat_map(|slice| slice.iter().copied()));
+            *ended = offer.end;
+        }
+        if stream % 4 == 0 {
+            left -= octets;
+        }
+        connection.transmitted(stream, octets, now);
+    }
+}
+
+fn origin() -> Arc<Origin> {
+    static ORIGIN: OnceLock<Arc<Origin>> = OnceLock::new();
+    ORIGIN.get_or_init(make_origin).clone()
+}
+
+/// A site of a short file and of one that is woven from pieces.
+fn make_origin() -> Arc<Origin> {
+    let file = |path: &str, body: Body| File {
+        path: path.to_owned(),
+        content_type: "text/plain".into(),
+        body,
+        encoded: Vec::new(),
+        last_modified: 800_000_000,
+    };
+    let shared: Arc<[u8]> = (0..100).collect();
+    let stretch = |range| Stretch::new(shared.clone(), range);
+    let stretches = vec![stretch(0..30), stretch(50..100), stretch(10..20)];
+    let site = Site {
+        name: "fuzz".to_owned(),
+        files: vec![
+            file("/", Body::from(&b"hello"[..])),
+            file("/a", Body::woven(stretches)),
+        ],
+        pages: Vec::new(),
+    };
+    let config = OriginConfig {
+        discard: Some("/discard".to_owned()),
+        ..OriginConfig::default()
+    };
+    Arc::new(Origin::new(Arc::new(site), config).expect("the site is one that can be served"))
+}

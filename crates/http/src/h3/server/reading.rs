@@ -1,0 +1,397 @@
+//! Reading requests.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::connection::{Connection, Phase, number};
+use super::stream::{Expect, Reading};
+use crate::client::RequestId;
+use crate::field_block::FieldBlock;
+use crate::h3::critical::Told;
+use crate::h3::frame::{FrameType, Piece};
+use crate::h3::message::{self, Malformed, Rejection, RequestHead};
+use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request};
+use crate::origin::Status;
+use crate::qpack::{self, Decoded};
+
+/// Why a request is not read on.
+enum Trouble {
+    /// It is none: its stream is reset.
+    Stream(ErrorCode),
+    /// It is answered with this status, and the rest of it is not read.
+    Refused(Status),
+    Connection(Fault),
+}
+
+impl From<Malformed> for Trouble {
+    fn from(_: Malformed) -> Trouble {
+        Trouble::Stream(ErrorCode::MESSAGE_ERROR)
+    }
+}
+
+impl From<Rejection> for Trouble {
+    fn from(rejection: Rejection) -> Trouble {
+        match rejection {
+            Rejection::Malformed => Malformed.into(),
+            Rejection::Refused(status) => Trouble::Refused(status),
+        }
+    }
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Trouble {
+        Trouble::Connection(fault)
+    }
+}
+
+impl Connection {
+    /// Octets of a stream came.
+    pub fn handle_data(&mut self, stream: u64, bytes: &[u8], now: Instant) {
+        self.last = now;
+        if self.phase != Phase::Open {
+            return;
+        }
+        if !is_bidirectional(stream) {
+            self.read_critical(stream, bytes, now);
+            self.wake(now);
+        } else if is_request(stream)
+            && let Some(request) = self.open(stream, now)
+        {
+            self.read(request, bytes, now);
+        }
+        self.settle();
+    }
+
+    /// The client ended a stream, after all of its octets.
+    pub fn handle_fin(&mut self, stream: u64, now: Instant) {
+        self.last = now;
+        if self.phase != Phase::Open {
+            return;
+        }
+        if !is_bidirectional(stream) {
+            if let Err(fault) = self.critical.ended(stream) {
+                self.fail(fault);
+            }
+        } else if is_request(stream)
+            && let Some(request) = self.open(stream, now)
+            && let Some(open) = self.streams.get_mut(request)
+            && open.expect != Expect::Nothing
+        {
+            open.fin = true;
+            open.active = now;
+            if !open.waiting {
+                self.finish_request(request, now);
+            }
+        }
+        self.settle();
+    }
+
+    /// The client reset a stream.
+    pub fn handle_reset(&mut self, stream: u64, _code: u64, now: Instant) {
+        self.last = now;
+        if self.phase != Phase::Open {
+            return;
+        }
+        if !is_bidirectional(stream) {
+            if let Err(fault) = self.critical.ended(stream) {
+                self.fail(fault);
+            }
+            return;
+        }
+        if !is_request(stream) {
+            return;
+        }
+        if let Err(fault) = self.critical.count_idle(now) {
+            return self.fail(fault);
+        }
+        if let Some(request) = self.open(stream, now)
+            && let Some(open) = self.streams.get_mut(request)
+            && !open.fin
+        {
+            self.critical.decoder.cancel(stream);
+            open.fin = true;
+            if !open.ends {
+                self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
+            }
+        }
+        self.settle();
+    }
+
+    fn read_critical(&mut self, stream: u64, mut bytes: &[u8], now: Instant) {
+        loop {
+            let actions = &mut self.actions;
+            let mut act = |action: Action| actions.push_back(action);
+            match self.critical.read(stream, &mut bytes, &mut act, now) {
+                Ok(Some(Told::Priority(stream, priority))) => self.reprioritize(stream, priority),
+                // A client that leaves refuses pushes, of which there are none.
+                Ok(Some(Told::Settings(_) | Told::GoAway(_))) => {}
+                Ok(None) => return,
+                Err(fault) => return self.fail(fault),
+            }
+        }
+    }
+
+    /// Reads on where streams waited for entries that have come.
+    fn wake(&mut self, now: Instant) {
+        while self.phase == Phase::Open
+            && let Some(stream) = self.critical.decoder.unblocked()
+        {
+            let Some(request) = number(stream) else {
+                continue;
+            };
+            let Some(open) = self.streams.get_mut(request) else {
+                continue;
+            };
+            let mut held = std::mem::take(&mut open.held);
+            if let Err(trouble) = self.decode(request, now) {
+                self.trouble(request, trouble, now);
+            }
+            self.read(request, &held, now);
+            if let Some(open) = self.streams.get_mut(request) {
+                if open.held.is_empty() {
+                    held.clear();
+                    open.held = held;
+                }
+                if open.fin && !open.waiting && !open.ends {
+                    self.finish_request(request, now);
+                }
+            }
+        }
+    }
+
+    /// Reads octets of a request.
+    fn read(&mut self, request: RequestId, mut bytes: &[u8], now: Instant) {
+        while self.phase == Phase::Open {
+            match self.read_some(request, &mut bytes, now) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(trouble) => return self.trouble(request, trouble, now),
+            }
+        }
+    }
+
+    fn trouble(&mut self, request: RequestId, trouble: Trouble, now: Instant) {
+        let stream = u64::from(request.0) * 4;
+        match trouble {
+            Trouble::Connection(fault) => self.fail(fault),
+            Trouble::Refused(status) => self.refuse(request, status, now),
+            Trouble::Stream(code) => self.break_off(request, stream, code, now),
+        }
+    }
+
+    /// Reads until a section is whole or the octets are used up; whether there may be more to read.
+    fn read_some(
+        &mut self,
+        request: RequestId,
+        bytes: &mut &[u8],
+        now: Instant,
+    ) -> Result<bool, Trouble> {
+        let Some(open) = self.streams.get_mut(request) else {
+            return Ok(false);
+        };
+        open.active = now;
+        if open.expect == Expect::Nothing {
+            return Ok(false);
+        }
+        if open.waiting {
+            open.held.extend_from_slice(bytes);
+            return Ok(false);
+        }
+        let limits = &self.config.limits;
+        while let Some(piece) = open.frames.read(bytes) {
+            match piece {
+                Piece::Begin {
+                    kind,
+                    length,
+                    header,
+                } => {
+                    open.reading = reading(kind, open.expect)?;
+                    if open.reading == Reading::Skip || length == 0 {
+                        self.critical.count_idle(now)?;
+                    }
+                    match open.reading {
+                        Reading::Skip => {}
+                        Reading::Section => {
+                            open.served.exchange.request_head += Bytes(header + length);
+                            if length > limits.section.0 {
+                                return Err(Trouble::Refused(Status::HEADER_TOO_LARGE));
+                            }
+                            open.section.clear();
+                        }
+                        Reading::Data => {
+                            let body = open.served.exchange.request_body.0.saturating_add(length);
+                            if open
+                                .content_length
+                                .is_some_and(|announced| body > announced)
+                            {
+                                return Err(Malformed.into());
+                            }
+                            if body > limits.body.0 {
+                                return Err(Trouble::Refused(Status::CONTENT_TOO_LARGE));
+                            }
+                            open.served.exchange.request_body = Bytes(body);
+                        }
+                    }
+                }
+                Piece::Payload(octets) => {
+                    if open.reading == Reading::Section {
+                        open.section.extend_from_slice(octets);
+                    }
+                }
+                Piece::End if open.reading == Reading::Section => {
+                    self.decode(request, now)?;
+                    return Ok(true);
+                }
+                Piece::End => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Decodes the section that a stream has whole, and takes it as what it is.
+    fn decode(&mut self, request: RequestId, now: Instant) -> Result<(), Trouble> {
+        let Some(open) = self.streams.get_mut(request) else {
+            return Ok(());
+        };
+        let stream = u64::from(request.0) * 4;
+        self.fields.clear();
+        let decoder = &mut self.critical.decoder;
+        match decoder.decode(stream, &open.section, &mut self.fields) {
+            Ok(Decoded::Blocked) => {
+                open.waiting = true;
+                return Ok(());
+            }
+            Ok(Decoded::Fields) => {}
+            Err(qpack::Error::SectionTooLarge) => {
+                open.waiting = false;
+                return Err(Trouble::Refused(Status::HEADER_TOO_LARGE));
+            }
+            Err(error) => return Err(Fault::from(error).into()),
+        }
+        open.waiting = false;
+        open.section.clear();
+        open.served.request_fields += self.fields.octets();
+        if open.expect == Expect::Head {
+            open.expect = Expect::Body;
+            let fields = std::mem::take(&mut self.fields);
+            let begun = self.begin(request, &fields, now);
+            self.fields = fields;
+            return begun;
+        }
+        message::trailers(&self.fields)?;
+        open.expect = Expect::End;
+        Ok(())
+    }
+
+    /// Decides the answer to a request.
+    fn begin(
+        &mut self,
+        request: RequestId,
+        fields: &FieldBlock,
+        now: Instant,
+    ) -> Result<(), Trouble> {
+        let limits = &self.config.limits;
+        let (most_fields, most_body) = (limits.fields, limits.body.0);
+        let head = message::request(fields, most_fields, limits.target.0)?;
+        self.keep_text(request, &head);
+        let answer = self.origin.decide(&head.request, now, &mut self.scratch);
+        let Some(open) = self.streams.get_mut(request) else {
+            return Ok(());
+        };
+        let exchange = &mut open.served.exchange;
+        exchange.method = head.request.method;
+        exchange.file = answer.file();
+        exchange.received = now;
+        if self.config.events {
+            exchange.target_hash = fnv(head.target);
+        }
+        open.content_length = head.content_length;
+        if let Some(priority) = head.priority
+            && !open.has_priority
+            && self.config.priorities
+        {
+            open.priority = priority;
+        }
+        let takes_content = answer.takes_content();
+        open.answer = Some(answer);
+        if head.content_length.is_some_and(|length| length > most_body) {
+            return Err(Trouble::Refused(Status::CONTENT_TOO_LARGE));
+        }
+        if head.expects_continue {
+            if takes_content {
+                self.write_interim(request, Status::CONTINUE, None);
+            } else {
+                self.respond(request, now);
+                self.stop_reading(request, u64::from(request.0) * 4);
+            }
+        }
+        Ok(())
+    }
+
+    /// A request is whole, or will never be.
+    fn finish_request(&mut self, request: RequestId, now: Instant) {
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        let body = open.served.exchange.request_body.0;
+        let trouble = if !open.frames.is_between() {
+            Trouble::Connection(Fault::MalformedFrame)
+        } else if open.expect == Expect::Head {
+            Trouble::Stream(ErrorCode::REQUEST_INCOMPLETE)
+        } else if open
+            .content_length
+            .is_some_and(|announced| body != announced)
+        {
+            Malformed.into()
+        } else {
+            return self.respond(request, now);
+        };
+        self.trouble(request, trouble, now);
+    }
+
+    /// Keeps what is said of a request in logs.
+    fn keep_text(&mut self, request: RequestId, head: &RequestHead<'_>) {
+        if !self.config.request_text {
+            return;
+        }
+        let mut text = Vec::new();
+        for part in [head.method, b" ", head.target, b" HTTP/3"] {
+            text.extend_from_slice(part);
+        }
+        let lengths = [text.len(), head.referer.len(), head.user_agent.len()];
+        text.extend_from_slice(head.referer);
+        text.extend_from_slice(head.user_agent);
+        if let Some(open) = self.streams.get_mut(request) {
+            open.text = lengths.map(|length| length as u32);
+        }
+        self.texts.insert(request, text);
+    }
+}
+
+/// What becomes of a frame on a request stream.
+fn reading(kind: FrameType, expect: Expect) -> Result<Reading, Fault> {
+    match (kind, expect) {
+        (FrameType::HEADERS, Expect::Head | Expect::Body) => Ok(Reading::Section),
+        (FrameType::DATA, Expect::Body) => Ok(Reading::Data),
+        (
+            FrameType::HEADERS
+            | FrameType::DATA
+            | FrameType::PUSH_PROMISE
+            | FrameType::CANCEL_PUSH
+            | FrameType::SETTINGS
+            | FrameType::GOAWAY
+            | FrameType::MAX_PUSH_ID
+            | FrameType::PRIORITY_UPDATE
+            | FrameType::PUSH_PRIORITY_UPDATE,
+            _,
+        ) => Err(Fault::UnexpectedFrame),
+        (kind, _) if kind.is_of_http2() => Err(Fault::UnexpectedFrame),
+        _ => Ok(Reading::Skip),
+    }
+}
+
+/// 64-bit FNV-1a.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,165 @@
+//! Writing responses.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::connection::{CloseReason, Connection};
+use crate::client::RequestId;
+use crate::h3::frame::{self, FrameType};
+use crate::origin::{Answer, FieldSink, HopField, Segment, Status};
+use crate::qpack::{Encoder, Indexing};
+
+impl Connection {
+    /// Answers a request that cannot be answered as it asks, and reads no more of it.
+    pub(super) fn refuse(&mut self, request: RequestId, status: Status, now: Instant) {
+        if let Some(open) = self.streams.get_mut(request)
+            && !open.ends
+        {
+            open.answer = Some(Answer::refusal(status));
+            self.respond(request, now);
+            self.stop_reading(request, u64::from(request.0) * 4);
+        }
+    }
+
+    /// Queues an interim response, with a `Link` field where that is given.
+    pub(super) fn write_interim(
+        &mut self,
+        request: RequestId,
+        status: Status,
+        link: Option<&[u8]>,
+    ) {
+        let stream = u64::from(request.0) * 4;
+        let encoder = &mut self.critical.encoder;
+        encoder.begin(stream);
+        let mut sink = Sink::new(encoder, status);
+        if let Some(link) = link {
+            sink.field("link", link);
+        }
+        let fields = sink.octets;
+        self.queue_section(request, fields);
+        self.schedule(request);
+    }
+
+    /// Queues the response to a request that was read whole, or as far as it will be.
+    pub(super) fn respond(&mut self, request: RequestId, now: Instant) {
+        let stream = u64::from(request.0) * 4;
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        let Some(answer) = open.answer.take() else {
+            return;
+        };
+        let origin = self.origin.clone();
+        if let Some(link) = origin.early_hints(&answer) {
+            self.write_interim(request, Status::EARLY_HINTS, Some(link));
+        }
+        let encoder = &mut self.critical.encoder;
+        encoder.begin(stream);
+        let mut sink = Sink::new(encoder, answer.status());
+        let second = origin.wall_clock(now);
+        origin.write_fields(&answer, second, &mut self.dates, &mut sink);
+        let fields = sink.octets;
+        self.queue_section(request, fields);
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        open.served.exchange.status = answer.status().code();
+        let length = answer.sent_length();
+        let waiting = open.output.text_waiting();
+        if length > 0 {
+            let before = open.output.queued();
+            open.output.push_text(|text| {
+                frame::write_header(FrameType::DATA, length, text);
+            });
+            let output = &mut open.output;
+            origin.write_content(&answer, |segment| match segment {
+                Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
+                Segment::Body(body, range) => output.push_body(body, range),
+            });
+            open.served.exchange.body = Bytes(length);
+            open.served.body_frames = Bytes(open.output.queued() - before);
+        }
+        open.ends = true;
+        open.active = now;
+        self.backlog += open.output.text_waiting() - waiting;
+        self.requests += 1;
+        self.schedule(request);
+        if self.config.max_requests_per_connection == Some(self.requests) {
+            self.leave_reason = CloseReason::RequestLimit;
+            self.end(now);
+        }
+    }
+
+    /// Ends the section that is being encoded and queues it as a HEADERS frame.
+    fn queue_section(&mut self, request: RequestId, fields: u64) {
+        self.section.clear();
+        self.critical.encoder.finish(&mut self.section);
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        let section = &self.section;
+        let before = open.output.queued();
+        open.output.push_text(|text| {
+            frame::write_header(FrameType::HEADERS, section.len() as u64, text);
+            text.extend_from_slice(section);
+        });
+        let octets = open.output.queued() - before;
+        self.backlog += octets as usize;
+        open.served.exchange.head += Bytes(octets);
+        open.served.head_fields += Bytes(fields);
+    }
+
+    /// Lets a stream that has something to send take part.
+    fn schedule(&mut self, request: RequestId) {
+        if let Some(open) = self.streams.get_mut(request)
+            && !open.scheduled
+        {
+            open.scheduled = true;
+            self.schedule.add(u64::from(request.0) * 4, open.priority);
+        }
+    }
+}
+
+/// Writes fields as HTTP/3 does.
+struct Sink<'a> {
+    encoder: &'a mut Encoder,
+    /// Octets of names and values.
+    octets: u64,
+}
+
+impl<'a> Sink<'a> {
+    /// A section that begins with a status.
+    fn new(encoder: &'a mut Encoder, status: Status) -> Sink<'a> {
+        let mut sink = Sink { encoder, octets: 0 };
+        // The line of a status starts with its code.
+        sink.field(":status", &status.line().as_bytes()[..3]);
+        sink
+    }
+}
+
+/// Longer names than any dress has; what is longer still is written as it is, which no dress needs.
+const LONGEST_NAME: usize = 64;
+
+impl FieldSink for Sink<'_> {
+    fn field(&mut self, name: &str, value: &[u8]) {
+        let mut lower = [0; LONGEST_NAME];
+        let name = match lower.get_mut(..name.len()) {
+            Some(lower) => {
+                lower.copy_from_slice(name.as_bytes());
+                lower.make_ascii_lowercase();
+                &*lower
+            }
+            None => &*name.to_ascii_lowercase().into_bytes(),
+        };
+        // What is another in almost every response only pushes the rest out.
+        let indexing = match name {
+            b"content-length" | b"content-range" | b"etag" | b"last-modified" | b"location" => {
+                Indexing::No
+            }
+            _ => Indexing::Yes,
+        };
+        self.encoder.encode(name, value, indexing);
+        self.octets += (name.len() + value.len()) as u64;
+    }
+
+    fn hop(&mut self, _field: HopField, _name: &str) {}
+}

@@ -1,0 +1,78 @@
+//! Integers of variable length (RFC 9000 section 16).
+
+/// The largest of them.
+pub(crate) const LARGEST: u64 = (1 << 62) - 1;
+
+/// Octets that an integer takes, written as short as can be.
+pub(crate) const fn length(value: u64) -> usize {
+    match value {
+        0..=0x3f => 1,
+        0x40..=0x3fff => 2,
+        0x4000..=0x3fff_ffff => 4,
+        _ => 8,
+    }
+}
+
+/// Appends an integer of at most 62 bits, as short as can be.
+pub(crate) fn write(value: u64, out: &mut Vec<u8>) {
+    debug_assert!(value <= LARGEST);
+    match length(value) {
+        1 => out.push(value as u8),
+        2 => out.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
+        4 => out.extend_from_slice(&(value as u32 | 0x8000_0000).to_be_bytes()),
+        _ => out.extend_from_slice(&(value | 0xc000_0000_0000_0000).to_be_bytes()),
+    }
+}
+
+/// Reads the integer that `input` starts with: it and how many octets it takes; `None` when it is not
+/// there whole.
+pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
+    let length = 1 << (input.first()? >> 6);
+    let octets = input.get(..length)?;
+    let value = octets
+        .iter()
+        .fold(0, |value, &octet| value << 8 | u64::from(octet));
+    // The two first bits say the length.
+    Some((value & (LARGEST >> (62 - (8 * length - 2))), length))
+}
+
+/// Takes an integer off the front.
+pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
+    let (value, length) = read(input)?;
+    *input = &input[length..];
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_come_out_as_they_went_in() {
+        let edges = [
+            0,
+            0x3f,
+            0x40,
+            0x3fff,
+            0x4000,
+            0x3fff_ffff,
+            0x4000_0000,
+            LARGEST,
+        ];
+        for value in edges {
+            let mut out = Vec::new();
+            write(value, &mut out);
+            assert_eq!(out.len(), length(value));
+            assert_eq!(read(&out), Some((value, out.len())));
+            for end in 0..out.len() {
+                assert_eq!(read(&out[..end]), None);
+            }
+        }
+        // RFC 9000 appendix A.1.
+        let long = [0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c];
+        assert_eq!(read(&long), Some((151_288_809_941_952_652, 8)));
+        assert_eq!(read(&[0x9d, 0x7f, 0x3e, 0x7d]), Some((494_878_333, 4)));
+        assert_eq!(read(&[0x7b, 0xbd]), Some((15_293, 2)));
+        assert_eq!(read(&[0x40, 0x25]), Some((37, 2)), "longer than need be");
+    }
+}

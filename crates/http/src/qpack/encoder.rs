@@ -1,0 +1,386 @@
+//! Fields into sections and instructions.
+
+use std::collections::VecDeque;
+
+use super::{Error, Fault, Indexing, most_entries, static_table};
+use crate::hpack::fixed::FixedMatch;
+use crate::hpack::hash;
+use crate::hpack::integer;
+use crate::hpack::string;
+use crate::hpack::table::{Match, SearchTable, entry_size};
+
+/// How an encoder uses the dynamic table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EncoderPolicy {
+    /// The most octets of table that it uses, whatever the peer offers; 0: none.
+    pub table: u32,
+    /// Whether it refers to entries before the peer has acknowledged them. Sections are smaller, and
+    /// a lost packet may hold up streams that lost nothing; never more than the peer permits.
+    pub may_block: bool,
+    /// The most sections that wait for an acknowledgement; further ones do without the table.
+    pub outstanding: u32,
+}
+
+/// 4096 octets, no risk, 256 sections.
+impl Default for EncoderPolicy {
+    fn default() -> EncoderPolicy {
+        EncoderPolicy {
+            table: 4096,
+            may_block: false,
+            outstanding: 256,
+        }
+    }
+}
+
+impl EncoderPolicy {
+    /// No dynamic table.
+    pub const OFF: EncoderPolicy = EncoderPolicy {
+        table: 0,
+        may_block: false,
+        outstanding: 0,
+    };
+}
+
+/// One direction's encoder.
+///
+/// A section is written by [`begin`](Encoder::begin), [`encode`](Encoder::encode) for each field, and
+/// [`finish`](Encoder::finish). Before that section is sent, so should be what
+/// [`write_instructions`](Encoder::write_instructions) gives: the peer may need it.
+#[derive(Debug, Clone)]
+pub struct Encoder {
+    policy: EncoderPolicy,
+    table: SearchTable,
+    /// The largest table the peer permits: the modulus of required insert counts.
+    max_capacity: u64,
+    max_blocked: u64,
+    /// Entries that the peer has said to have received.
+    known: u64,
+    /// Sections with references that were not acknowledged, oldest first.
+    outstanding: VecDeque<Outstanding>,
+    /// How many of them need entries that are not known to have arrived.
+    at_risk: u64,
+    section: Section,
+    /// Instructions for the peer.
+    instructions: Vec<u8>,
+    /// The beginning of an instruction of the peer.
+    partial: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Outstanding {
+    stream: u64,
+    /// One more than the newest entry it refers to.
+    required: u64,
+    /// The oldest.
+    oldest: u64,
+}
+
+/// The section that is being written.
+#[derive(Debug, Clone, Default)]
+struct Section {
+    stream: u64,
+    base: u64,
+    /// One more than the newest entry it refers to; 0: none.
+    required: u64,
+    oldest: u64,
+    /// Whether it may refer to entries that have been acknowledged.
+    may_refer: bool,
+    /// Whether it may refer to entries that have not.
+    may_block: bool,
+    lines: Vec<u8>,
+}
+
+impl Encoder {
+    /// An encoder that uses no table until [`handle_settings`](Self::handle_settings).
+    pub fn new(policy: EncoderPolicy) -> Encoder {
+        Encoder {
+            policy,
+            table: SearchTable::new(0),
+            max_capacity: 0,
+            max_blocked: 0,
+            known: 0,
+            outstanding: VecDeque::new(),
+            at_risk: 0,
+            section: Section::default(),
+            instructions: Vec::new(),
+            partial: Vec::new(),
+        }
+    }
+
+    /// The peer's settings came: how large the table may be (SETTINGS_QPACK_MAX_TABLE_CAPACITY), and
+    /// how many streams may be blocked (SETTINGS_QPACK_BLOCKED_STREAMS). They come once.
+    pub fn handle_settings(&mut self, max_capacity: u64, max_blocked: u64) {
+        self.max_capacity = max_capacity;
+        self.max_blocked = max_blocked;
+        let capacity = max_capacity.min(u64::from(self.policy.table));
+        if capacity != self.table.table().capacity() {
+            self.table.set_capacity(capacity);
+            integer::encode(capacity, 5, 0b0010_0000, &mut self.instructions);
+        }
+    }
+
+    /// Learns from what came on the peer's decoder stream, cut anyhow.
+    ///
+    /// # Errors
+    /// The connection ends with any of them.
+    pub fn handle_instructions(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut partial = std::mem::take(&mut self.partial);
+        partial.extend_from_slice(bytes);
+        let mut rest = &partial[..];
+        while let Some(&first) = rest.first() {
+            let prefix = if first & 0b1000_0000 != 0 { 7 } else { 6 };
+            match integer::decode(rest, prefix) {
+                Ok(Some((value, length))) => {
+                    self.learn(first, value).map_err(Error::DecoderStream)?;
+                    rest = &rest[length..];
+                }
+                Ok(None) => break,
+                Err(integer::TooLarge) => {
+                    return Err(Error::DecoderStream(Fault::IntegerTooLarge));
+                }
+            }
+        }
+        let used = partial.len() - rest.len();
+        partial.drain(..used);
+        self.partial = partial;
+        Ok(())
+    }
+
+    /// Begins a section for a stream.
+    pub fn begin(&mut self, stream: u64) {
+        let room = (self.outstanding.len() as u64) < u64::from(self.policy.outstanding);
+        let may_refer = room && self.table.table().capacity() > 0;
+        let section = &mut self.section;
+        section.stream = stream;
+        section.base = self.table.table().inserted();
+        section.required = 0;
+        section.oldest = u64::MAX;
+        section.may_refer = may_refer;
+        // Two sections of one stream count twice: never too many, at times too few.
+        section.may_block = may_refer && self.policy.may_block && self.at_risk < self.max_blocked;
+        section.lines.clear();
+    }
+
+    /// Adds a field, as short as tables and policy allow.
+    pub fn encode(&mut self, name: &[u8], value: &[u8], indexing: Indexing) {
+        let name_hash = hash::of(name);
+        let in_static = static_table::FIELDS.find(name_hash, name, value);
+        if let FixedMatch::Field(place) = in_static
+            && indexing != Indexing::Never
+        {
+            return integer::encode(place as u64, 6, 0b1100_0000, &mut self.section.lines);
+        }
+        let name_in_static = match in_static {
+            FixedMatch::Field(place) | FixedMatch::Name(place) => Some(place as u64),
+            FixedMatch::None => None,
+        };
+        if !self.section.may_refer {
+            return self.literal(name_in_static, None, (name, value), indexing);
+        }
+        let mut in_table = self.table.find(name_hash, name, value, u64::MAX);
+        if indexing == Indexing::Yes && !matches!(in_table, Match::Field(_)) {
+            let named = match in_table {
+                Match::Field(number) | Match::Name(number) => Some(number),
+                Match::None => None,
+            };
+            if self.insert(name_hash, name_in_static, named, (name, value)) {
+                in_table = Match::Field(self.table.table().inserted() - 1);
+            }
+        } else if let Match::Field(number) = in_table
+            && indexing != Indexing::Never
+            && self.is_draining(number)
+        {
+            in_table = Match::Field(self.duplicate(name_hash, number, name, value));
+        }
+        if !self.section.may_block && self.newest(in_table) >= Some(self.known) {
+            in_table = self.table.find(name_hash, name, value, self.known);
+        }
+        match in_table {
+            Match::Field(number) if indexing != Indexing::Never => {
+                self.refer(number);
+                let section = &mut self.section;
+                match section.base.checked_sub(number + 1) {
+                    Some(index) => integer::encode(index, 6, 0b1000_0000, &mut section.lines),
+                    None => {
+                        let index = number - section.base;
+                        integer::encode(index, 4, 0b0001_0000, &mut section.lines);
+                    }
+                }
+            }
+            Match::Field(number) | Match::Name(number) => {
+                self.literal(name_in_static, Some(number), (name, value), indexing);
+            }
+            Match::None => self.literal(name_in_static, None, (name, value), indexing),
+        }
+    }
+
+    /// Ends the section and appends it.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        let section = &self.section;
+        if section.required == 0 {
+            out.extend_from_slice(&[0, 0]);
+        } else {
+            let range = 2 * most_entries(self.max_capacity);
+            integer::encode(section.required % range + 1, 8, 0, out);
+            match section.base.checked_sub(section.required) {
+                Some(delta) => integer::encode(delta, 7, 0, out),
+                None => {
+                    let delta = section.required - section.base - 1;
+                    integer::encode(delta, 7, 0b1000_0000, out);
+                }
+            }
+            self.outstanding.push_back(Outstanding {
+                stream: section.stream,
+                required: section.required,
+                oldest: section.oldest,
+            });
+            self.at_risk += u64::from(section.required > self.known);
+        }
+        out.extend_from_slice(&section.lines);
+    }
+
+    /// Whether there is something to tell the peer's decoder.
+    pub fn has_instructions(&self) -> bool {
+        !self.instructions.is_empty()
+    }
+
+    /// Appends what the peer's decoder is to be told.
+    pub fn write_instructions(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.instructions);
+    }
+
+    /// Sections that wait for an acknowledgement.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    /// Learns from one instruction (RFC 9204 section 4.4).
+    fn learn(&mut self, first: u8, value: u64) -> Result<(), Fault> {
+        match first & 0b1100_0000 {
+            0b0000_0000 => {
+                let known = self.known + value;
+                if value == 0 || known > self.table.table().inserted() {
+                    return Err(Fault::BadIncrement);
+                }
+                self.known = known;
+            }
+            0b0100_0000 => self.outstanding.retain(|section| section.stream != value),
+            _ => {
+                let place = self
+                    .outstanding
+                    .iter()
+                    .position(|section| section.stream == value);
+                let section = place.and_then(|place| self.outstanding.remove(place));
+                let required = section.ok_or(Fault::UnknownSection)?.required;
+                self.known = self.known.max(required);
+            }
+        }
+        self.count_risks();
+        Ok(())
+    }
+
+    fn count_risks(&mut self) {
+        let risky = |section: &&Outstanding| section.required > self.known;
+        self.at_risk = self.outstanding.iter().filter(risky).count() as u64;
+    }
+
+    /// Notes that the section refers to an entry.
+    fn refer(&mut self, number: u64) {
+        self.section.required = self.section.required.max(number + 1);
+        self.section.oldest = self.section.oldest.min(number);
+    }
+
+    fn newest(&self, found: Match) -> Option<u64> {
+        match found {
+            Match::Field(number) | Match::Name(number) => Some(number),
+            Match::None => None,
+        }
+    }
+
+    /// Whether an entry of this size can be inserted: what must go for it is known to the peer and
+    /// referred to by nothing that it may still have to read (RFC 9204 section 2.1.1).
+    fn has_room(&self, size: u64) -> bool {
+        let table = self.table.table();
+        let need = (table.size() + size).saturating_sub(table.capacity());
+        if need == 0 {
+            return true;
+        }
+        if size > table.capacity() {
+            return false;
+        }
+        let referred = self.outstanding.iter().map(|section| section.oldest);
+        let kept = referred.fold(self.known, u64::min).min(self.section.oldest);
+        // Everything older than `kept` may go.
+        kept >= table.inserted() || table.older_size(kept) >= need
+    }
+
+    /// Inserts a field, where there is room for it.
+    fn insert(
+        &mut self,
+        name_hash: u64,
+        name_in_static: Option<u64>,
+        named: Option<u64>,
+        (name, value): (&[u8], &[u8]),
+    ) -> bool {
+        if !self.has_room(entry_size(name, value)) {
+            return false;
+        }
+        let out = &mut self.instructions;
+        match (name_in_static, named) {
+            (Some(place), _) => integer::encode(place, 6, 0b1100_0000, out),
+            (None, Some(number)) => {
+                let index = self.table.table().inserted() - 1 - number;
+                integer::encode(index, 6, 0b1000_0000, out);
+            }
+            (None, None) => string::encode(name, 5, 0b0100_0000, out),
+        }
+        string::encode(value, 7, 0, out);
+        self.table.insert(name_hash, name, value)
+    }
+
+    /// Whether an entry is among the oldest, so that referring to it would soon keep others out.
+    fn is_draining(&self, number: u64) -> bool {
+        let table = self.table.table();
+        let quarter = table.capacity() / 4;
+        table.older_size(number) < quarter && table.size() > table.capacity() - quarter
+    }
+
+    /// Inserts an entry again, where there is room, and returns which of the two to refer to.
+    fn duplicate(&mut self, name_hash: u64, number: u64, name: &[u8], value: &[u8]) -> u64 {
+        // The newest of its kind is found first: one that waits for acknowledgement is not there yet.
+        if !self.has_room(entry_size(name, value)) {
+            return number;
+        }
+        let index = self.table.table().inserted() - 1 - number;
+        integer::encode(index, 5, 0, &mut self.instructions);
+        self.table.insert(name_hash, name, value);
+        self.table.table().inserted() - 1
+    }
+
+    /// Writes a field that is not referred to as a whole.
+    fn literal(
+        &mut self,
+        name_in_static: Option<u64>,
+        named: Option<u64>,
+        (name, value): (&[u8], &[u8]),
+        indexing: Indexing,
+    ) {
+        let never = indexing == Indexing::Never;
+        if let (None, Some(number)) = (name_in_static, named) {
+            self.refer(number);
+        }
+        let section = &mut self.section;
+        let out = &mut section.lines;
+        match (name_in_static, named) {
+            (Some(place), _) => {
+                integer::encode(place, 4, 0b0101_0000 | u8::from(never) << 5, out);
+            }
+            (None, Some(number)) => match section.base.checked_sub(number + 1) {
+                Some(index) => integer::encode(index, 4, 0b0100_0000 | u8::from(never) << 5, out),
+                None => integer::encode(number - section.base, 3, u8::from(never) << 3, out),
+            },
+            (None, None) => string::encode(name, 3, 0b0010_0000 | u8::from(never) << 4, out),
+        }
+        string::encode(value, 7, 0, out);
+    }
+}

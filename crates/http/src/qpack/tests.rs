@@ -1,0 +1,352 @@
+//! The examples of RFC 9204, its rules, and properties.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::field_block::FieldBlock;
+
+fn octets(hexadecimal: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hexadecimal
+        .chars()
+        .filter_map(|c| Some(c.to_digit(16)? as u8))
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
+}
+
+fn decode(decoder: &mut Decoder, stream: u64, section: &str) -> Result<Vec<String>, Error> {
+    let mut fields = FieldBlock::default();
+    match decoder.decode(stream, &octets(section), &mut fields)? {
+        Decoded::Blocked => Ok(vec!["blocked".to_owned()]),
+        Decoded::Fields => Ok(fields
+            .iter()
+            .map(|(name, value)| {
+                let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+                format!("{}={}", text(name), text(value))
+            })
+            .collect()),
+    }
+}
+
+fn instructions(decoder: &mut Decoder) -> Vec<u8> {
+    let mut out = Vec::new();
+    decoder.write_instructions(&mut out);
+    assert!(!decoder.has_instructions());
+    out
+}
+
+/// Appendix B, from B.1 to B.5, on one connection.
+#[test]
+fn the_examples_of_the_rfc() {
+    let mut decoder = Decoder::new(220, 1, 1 << 16);
+    let fields = decode(&mut decoder, 0, "0000 510b 2f69 6e64 6578 2e68 746d 6c").unwrap();
+    assert_eq!(fields, [":path=/index.html"]);
+    assert!(instructions(&mut decoder).is_empty());
+
+    let section = "0381 10 11";
+    assert_eq!(decode(&mut decoder, 4, section).unwrap(), ["blocked"]);
+    assert_eq!(decoder.unblocked(), None);
+    let inserts = "3fbd01 c00f 7777 772e 6578 616d 706c 652e 636f 6d c10c 2f73 616d 706c 652f 7061
+                   7468";
+    decoder.handle_instructions(&octets(inserts)).unwrap();
+    assert_eq!(decoder.unblocked(), Some(4));
+    assert_eq!(decoder.unblocked(), None);
+    let fields = decode(&mut decoder, 4, section).unwrap();
+    assert_eq!(fields, [":authority=www.example.com", ":path=/sample/path"]);
+    assert_eq!(instructions(&mut decoder), octets("84"));
+
+    let insert = "4a63 7573 746f 6d2d 6b65 790c 6375 7374 6f6d 2d76 616c 7565";
+    for octet in octets(insert) {
+        decoder.handle_instructions(&[octet]).unwrap();
+    }
+    assert_eq!(instructions(&mut decoder), octets("01"));
+
+    let section = "0500 80 c1 81";
+    assert_eq!(decode(&mut decoder, 8, section).unwrap(), ["blocked"]);
+    decoder.cancel(8);
+    assert_eq!(instructions(&mut decoder), octets("48"));
+    decoder.handle_instructions(&octets("02")).unwrap();
+    assert_eq!(decoder.unblocked(), None, "it was cancelled");
+    let fields = decode(&mut decoder, 12, section).unwrap();
+    let expected = [
+        ":authority=www.example.com",
+        ":path=/",
+        "custom-key=custom-value",
+    ];
+    assert_eq!(fields, expected);
+
+    let insert = "810d 6375 7374 6f6d 2d76 616c 7565 32";
+    decoder.handle_instructions(&octets(insert)).unwrap();
+    assert_eq!(instructions(&mut decoder), octets("8c 01"));
+    // The first entry is gone, and the newest is found from the base, before and behind it.
+    let gone = decode(&mut decoder, 16, "0600 84");
+    assert_eq!(gone, Err(Error::Section(Fault::UnknownIndex)));
+    let fields = decode(&mut decoder, 16, "0600 80").unwrap();
+    assert_eq!(fields, ["custom-key=custom-value2"]);
+    let fields = decode(&mut decoder, 16, "0680 10").unwrap();
+    assert_eq!(fields, ["custom-key=custom-value2"]);
+}
+
+#[test]
+fn broken_sections_are_told_apart() {
+    for (section, fault) in [
+        ("", Fault::Truncated),
+        ("00", Fault::Truncated),
+        ("0000 51", Fault::Truncated),
+        ("0000 51 05 61", Fault::Truncated),
+        ("0000 51 81 00", Fault::BadHuffman),
+        ("0000 ff24", Fault::UnknownIndex),
+        ("0000 80", Fault::UnknownIndex),
+        ("0000 10", Fault::UnknownIndex),
+        (
+            "0000 ff ffff ffff ffff ffff ffff 7f",
+            Fault::IntegerTooLarge,
+        ),
+        // Six entries at most: 13 is no required insert count, nor is a count that is far behind.
+        ("0e00 80", Fault::BadPrefix),
+        ("0900 80", Fault::BadPrefix),
+        ("0080 d1", Fault::BadPrefix),
+        // One entry required, and another one used.
+        ("0201 80", Fault::UnknownIndex),
+        ("0200 10", Fault::UnknownIndex),
+        ("0281 10", Fault::BadPrefix),
+    ] {
+        let mut decoder = Decoder::new(200, 1, 1 << 16);
+        let setup = octets("3fa901 41 61 01 62");
+        decoder.handle_instructions(&setup).unwrap();
+        let result = decode(&mut decoder, 0, section);
+        assert_eq!(result, Err(Error::Section(fault)), "{section}");
+    }
+    let mut decoder = Decoder::new(200, 1, 1 << 16);
+    assert_eq!(decode(&mut decoder, 0, "0200 80").unwrap(), ["blocked"]);
+    assert_eq!(decode(&mut decoder, 0, "0300 80").unwrap(), ["blocked"]);
+    let second = decode(&mut decoder, 4, "0200 80");
+    assert_eq!(second, Err(Error::Section(Fault::TooManyBlocked)));
+}
+
+#[test]
+fn broken_instructions_are_told_apart() {
+    for (input, fault) in [
+        ("3faa01", Fault::TableTooLarge),
+        ("c0 01 61", Fault::EntryTooLarge),
+        ("3fa901 ff24 00", Fault::UnknownIndex),
+        ("3fa901 80 00", Fault::UnknownIndex),
+        ("3fa901 00", Fault::UnknownIndex),
+        ("3fa901 61 00 00", Fault::BadHuffman),
+        ("3fa901 41 61 7fff 7f", Fault::EntryTooLarge),
+        ("3fa901 5fff 7f", Fault::EntryTooLarge),
+        ("3fff ffff ffff ffff ffff 7f", Fault::IntegerTooLarge),
+        ("3f 8080 8080 8080 8080 8080 00", Fault::IntegerTooLarge),
+    ] {
+        let mut decoder = Decoder::new(200, 1, 1 << 16);
+        let result = decoder.handle_instructions(&octets(input));
+        assert_eq!(result, Err(Error::EncoderStream(fault)), "{input}");
+    }
+    for (input, fault) in [
+        ("00", Fault::BadIncrement),
+        ("02", Fault::BadIncrement),
+        ("84", Fault::UnknownSection),
+        ("3fff ffff ffff ffff ffff 7f", Fault::IntegerTooLarge),
+    ] {
+        let mut encoder = Encoder::new(EncoderPolicy::default());
+        encoder.handle_settings(4096, 0);
+        encoder.begin(0);
+        encoder.encode(b"x-a", b"b", Indexing::Yes);
+        encoder.finish(&mut Vec::new());
+        let result = encoder.handle_instructions(&octets(input));
+        assert_eq!(result, Err(Error::DecoderStream(fault)), "{input}");
+    }
+}
+
+/// What the encoder makes of fields on a stream: the section and the instructions before it.
+fn encode(encoder: &mut Encoder, stream: u64, fields: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
+    let (mut section, mut before) = (Vec::new(), Vec::new());
+    encoder.begin(stream);
+    for (name, value) in fields {
+        encoder.encode(name.as_bytes(), value.as_bytes(), Indexing::Yes);
+    }
+    encoder.finish(&mut section);
+    encoder.write_instructions(&mut before);
+    (section, before)
+}
+
+#[test]
+fn without_risk_nothing_is_used_before_it_is_acknowledged() {
+    let mut encoder = Encoder::new(EncoderPolicy::default());
+    encoder.handle_settings(4096, 100);
+    let fields = [("x-key", "value"), (":method", "GET")];
+    let (first, before) = encode(&mut encoder, 0, &fields);
+    assert_eq!(first[..2], [0, 0], "nothing is required");
+    assert!(!before.is_empty());
+    // Neither used nor inserted again.
+    assert_eq!(encode(&mut encoder, 4, &fields), (first, Vec::new()));
+    encoder.handle_instructions(&[1]).unwrap();
+    let (second, before) = encode(&mut encoder, 8, &fields);
+    assert_eq!(
+        (&second[..], &before[..]),
+        (&octets("0200 80 d1")[..], &[][..])
+    );
+    assert_eq!(encoder.outstanding(), 1);
+}
+
+#[test]
+fn with_risk_as_many_streams_as_the_peer_permits() {
+    let mut encoder = Encoder::new(EncoderPolicy {
+        may_block: true,
+        ..EncoderPolicy::default()
+    });
+    encoder.handle_settings(4096, 2);
+    let fields = [("x-key", "value")];
+    for stream in [0, 4] {
+        let (section, _) = encode(&mut encoder, stream, &fields);
+        assert_eq!(section[0], 2, "one entry is required");
+    }
+    let (third, _) = encode(&mut encoder, 8, &fields);
+    assert_eq!(third[..2], [0, 0]);
+    // Stream 4 is acknowledged: nothing is at risk any more.
+    encoder.handle_instructions(&[0x84]).unwrap();
+    assert_eq!(encode(&mut encoder, 8, &fields).0, octets("0200 80"));
+    // Stream 0 is cancelled, and cannot be acknowledged then.
+    encoder.handle_instructions(&[0x40]).unwrap();
+    assert_eq!(encoder.outstanding(), 1);
+    let late = encoder.handle_instructions(&[0x80]);
+    assert_eq!(late, Err(Error::DecoderStream(Fault::UnknownSection)));
+}
+
+#[test]
+fn what_a_section_refers_to_is_not_evicted() {
+    let mut encoder = Encoder::new(EncoderPolicy {
+        may_block: true,
+        ..EncoderPolicy::default()
+    });
+    encoder.handle_settings(100, 100);
+    let (_, before) = encode(&mut encoder, 0, &[("x-one", "0123456789")]);
+    assert!(!before.is_empty());
+    // Room for two, not for three.
+    let (_, before) = encode(&mut encoder, 4, &[("x-two", "0123456789")]);
+    assert!(!before.is_empty());
+    let (section, before) = encode(&mut encoder, 8, &[("x-six", "0123456789")]);
+    assert!(before.is_empty() && section[..2] == [0, 0]);
+    encoder.handle_instructions(&[0x80]).unwrap();
+    let (section, before) = encode(&mut encoder, 8, &[("x-six", "0123456789")]);
+    assert!(!before.is_empty() && section[0] == 4);
+}
+
+#[test]
+fn secrets_stay_out_of_the_tables() {
+    let mut encoder = Encoder::new(EncoderPolicy {
+        may_block: true,
+        ..EncoderPolicy::default()
+    });
+    encoder.handle_settings(4096, 100);
+    encode(&mut encoder, 0, &[("x-key", "value")]);
+    let mut section = Vec::new();
+    encoder.begin(4);
+    encoder.encode(b"x-key", b"value", Indexing::Never);
+    encoder.encode(b":method", b"GET", Indexing::Never);
+    encoder.encode(b"x-new", b"v", Indexing::Never);
+    encoder.finish(&mut section);
+    assert!(!encoder.has_instructions(), "nothing was inserted");
+    // Literals with the bit that says never: names of the tables, and a name of its own.
+    assert_eq!(section[2], 0b0110_0000);
+    let mut decoder = Decoder::new(4096, 100, 1 << 16);
+    let mut fields = FieldBlock::default();
+    let mut again = Encoder::new(EncoderPolicy {
+        may_block: true,
+        ..EncoderPolicy::default()
+    });
+    again.handle_settings(4096, 100);
+    let (_, inserts) = encode(&mut again, 0, &[("x-key", "value")]);
+    decoder.handle_instructions(&inserts).unwrap();
+    let result = decoder.decode(4, &section, &mut fields);
+    assert_eq!(result, Ok(Decoded::Fields));
+    assert_eq!(fields.len(), 3);
+}
+
+proptest! {
+    /// Sections and instructions arrive in any order that QUIC permits.
+    #[test]
+    fn sections_come_out_as_they_went_in(
+        sections in prop::collection::vec(prop::collection::vec((0u8..12, 0u8..6, 0u8..6), 0..10), 1..30),
+        delays in prop::collection::vec(0usize..4, 30),
+        capacity in 0u32..600,
+        blocked in 0u16..5,
+        may_block in any::<bool>(),
+    ) {
+        let mut encoder = Encoder::new(EncoderPolicy { table: 500, may_block, outstanding: 10 });
+        encoder.handle_settings(u64::from(capacity), u64::from(blocked));
+        let mut decoder = Decoder::new(capacity, blocked, 1 << 16);
+        let mut flying: Vec<u8> = Vec::new();
+        let mut waiting: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut decoded = 0;
+        let mut check = |decoder: &mut Decoder, stream: u64, wire: &[u8]| {
+            let mut fields = FieldBlock::default();
+            let result = decoder.decode(stream, wire, &mut fields).unwrap();
+            if result == Decoded::Fields {
+                let expected: Vec<_> = sections[stream as usize / 4].iter().map(field).collect();
+                assert!(fields.iter().eq(expected.iter().map(|(n, v)| (&n[..], &v[..]))));
+                decoded += 1;
+            }
+            result == Decoded::Fields
+        };
+        for (place, section) in sections.iter().enumerate() {
+            let stream = 4 * place as u64;
+            let mut wire = Vec::new();
+            encoder.begin(stream);
+            for line in section {
+                let (name, value) = field(line);
+                let indexing = [Indexing::Yes, Indexing::Yes, Indexing::Yes, Indexing::Yes, Indexing::No, Indexing::Never];
+                encoder.encode(&name, &value, indexing[usize::from(line.2)]);
+            }
+            encoder.finish(&mut wire);
+            encoder.write_instructions(&mut flying);
+            if !check(&mut decoder, stream, &wire) {
+                waiting.push((stream, wire));
+            }
+            if delays[place] == 0 {
+                decoder.handle_instructions(&std::mem::take(&mut flying)).unwrap();
+            } else if delays[place] == 1 {
+                let half = flying.len() / 2;
+                decoder.handle_instructions(&flying[..half]).unwrap();
+                flying.drain(..half);
+            }
+            while let Some(stream) = decoder.unblocked() {
+                let at = waiting.iter().position(|(other, _)| *other == stream).unwrap();
+                let (_, wire) = waiting.remove(at);
+                prop_assert!(check(&mut decoder, stream, &wire));
+            }
+            if delays[place] != 3 {
+                let mut answers = Vec::new();
+                decoder.write_instructions(&mut answers);
+                encoder.handle_instructions(&answers).unwrap();
+            }
+        }
+        decoder.handle_instructions(&flying).unwrap();
+        while let Some(stream) = decoder.unblocked() {
+            let at = waiting.iter().position(|(other, _)| *other == stream).unwrap();
+            let (_, wire) = waiting.remove(at);
+            prop_assert!(check(&mut decoder, stream, &wire));
+        }
+        prop_assert_eq!(decoded, sections.len());
+    }
+
+    #[test]
+    fn anything_is_decoded_or_refused(input in prop::collection::vec(any::<u8>(), 0..600)) {
+        fuzz(&input);
+    }
+}
+
+fn field(&(name, value, _): &(u8, u8, u8)) -> (Vec<u8>, Vec<u8>) {
+    let name = match name {
+        0 => ":status".to_owned(),
+        1 => "content-type".to_owned(),
+        _ => format!("x-name-{name}"),
+    };
+    let value = match value {
+        0 => "200".to_owned(),
+        _ => "v".repeat(usize::from(value) * 9),
+    };
+    (name.into_bytes(), value.into_bytes())
+}
