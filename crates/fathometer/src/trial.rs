@@ -6,23 +6,26 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
+use fathometer_http::driver::Protocol;
 use fathometer_model::{Instant, PathCertificate, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::Clock;
 use fathometer_sys::cgroup::{AppliedLimit, CpuLimit, DiskLimit, Group, Limits};
 use fathometer_sys::era::AppliedSettings;
 use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
+use fathometer_tls::{ClientOptions, ClientSettings, SettingsError, Verification};
 
 use crate::era::Era;
 use crate::lab::{Lab, Side};
+use crate::load::security::without_port;
 use crate::load::{self, LoadError, Options};
 use crate::server::definition::Definition;
 use crate::server::limited::{self, Limited, Throttle};
-use crate::server::{Installed, PORT, ServerError};
+use crate::server::{Access, Credentials, Installed, ServerError};
 use crate::site_folder::{self, SiteFolderError};
 use crate::wire::{self, Carried, PacketCounts, WireOptions};
 
@@ -130,16 +133,25 @@ impl Trial<'_> {
             Some(connections) => lab.server.namespace.set_listen_backlog(connections)?,
             None => Vec::new(),
         };
-        let server = limited::start(
+        let credentials = self.credentials().map_err(ServerError::from)?;
+        let access = credentials.as_ref().map_or(Access::Clear, Access::Tls);
+        let server = limited::start_with_access(
             self.definition,
             self.installed,
             &lab.server,
             &group,
             self.folder,
             self.throttle,
+            access,
         )?;
+        let tls = credentials
+            .as_ref()
+            .map(|credentials| self.client_settings(credentials))
+            .transpose()
+            .map_err(ServerError::from)?;
         let load = |mut options: Options| {
-            options.address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
+            options.address = SocketAddr::new(Side::Server.ipv4().into(), access.port());
+            options.tls.clone_from(&tls);
             lab.client
                 .namespace
                 .run(move || load::run(options, clock, interrupted, &mut |_| {}))
@@ -155,7 +167,7 @@ impl Trial<'_> {
         };
         alive()?;
         group.change(&self.limits)?;
-        let sampler = Sampler::start(clock, probes(&lab, &group, &server));
+        let sampler = Sampler::start(clock, probes(&lab, &group, &server, access));
         alive()?;
         let sampler = sampler?;
         let result = load(self.load)?;
@@ -201,6 +213,35 @@ impl Trial<'_> {
         })
     }
 
+    /// A certificate for the server, where the load's policy has TLS.
+    fn credentials(&self) -> Result<Option<Credentials>, SettingsError> {
+        if !self.load.policy.tls {
+            return Ok(None);
+        }
+        let names = [
+            without_port(&self.load.host).to_owned(),
+            Side::Server.ipv4().to_string(),
+        ];
+        let now = self.clock.realtime_of(Instant::ZERO);
+        Credentials::make(&names, now).map(Some)
+    }
+
+    /// Clients that trust the server and resume no session: every connection costs a whole handshake.
+    fn client_settings(
+        &self,
+        credentials: &Credentials,
+    ) -> Result<Arc<ClientSettings>, SettingsError> {
+        let trust = Verification::Roots(credentials.roots());
+        let mut options = ClientOptions::new(trust, self.clock.realtime_of(Instant::ZERO));
+        options.alpn = vec![match self.load.policy.protocol {
+            Protocol::Http1(_) => b"http/1.1".to_vec(),
+            Protocol::Http2 => b"h2".to_vec(),
+            Protocol::Http3 => b"h3".to_vec(),
+        }];
+        options.resumption = None;
+        ClientSettings::new(options)
+    }
+
     fn laboratory(&self, building: &Mutex<()>) -> Result<Lab, TrialError> {
         let mut options = WireOptions::new(self.seed);
         options.clock = self.clock;
@@ -234,7 +275,7 @@ fn while_starting(limits: &Limits) -> Limits {
     }
 }
 
-fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
+fn probes(lab: &Lab, group: &Group, server: &Limited, access: Access<'_>) -> ProbePlan {
     // A process that waits for the disk may hold what is asked about it: its memory map, or the socket
     // that it writes a file to. Whoever asks then waits too, for seconds where the disk is slow.
     let answers_at_once = group.limits().disk.is_none();
@@ -248,7 +289,7 @@ fn probes(lab: &Lab, group: &Group, server: &Limited) -> ProbePlan {
         },
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
-        windows: answers_at_once.then_some(PORT),
+        windows: answers_at_once.then(|| access.port()),
         // Without the right to make control groups there is nothing to read.
         groups: group
             .cpu_usage()
