@@ -1,0 +1,707 @@
+//! One HTTP/3 connection to a server, with a UDP socket of its own, for any event loop.
+//!
+//! An [`Http3Client`] waits for nothing. Its host registers the socket once, edge-triggered, for reading
+//! and writing, and works in this order: [`handle_ready`](Http3Client::handle_ready) with what the poll
+//! said; [`receive`](Http3Client::receive); [`poll_event`](Http3Client::poll_event) until `None`, asking
+//! more of [`http`](Http3Client::http) meanwhile; [`flush`](Http3Client::flush); then
+//! [`poll_timeout`](Http3Client::poll_timeout) and, when that has come,
+//! [`handle_timeout`](Http3Client::handle_timeout), events and a flush again. After
+//! [`connect`](Http3Client::connect) only a flush is wanting.
+//!
+//! Early data (0-RTT) goes out where the TLS settings allow it and a ticket is there. A server that
+//! rejects it has thrown it away; then it is said once more, octet for octet, on streams of the same
+//! numbers, and the machine of HTTP/3 need not know.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fathometer_http::client::{Event as HttpEvent, RequestId};
+use fathometer_http::h3::client::{Config, Connection as Http};
+use fathometer_http::h3::{Action, ErrorCode};
+use fathometer_model::{Failure, Instant, Seed};
+use fathometer_quic::{
+    ClientTls, CloseKind, Closed, Closer, ConnectionKey, EarlyData, Endpoint, Event as QuicEvent,
+    Handshake, QlogWriter, ReadEnd, Statistics, TransportSettings,
+};
+use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_sys::{UdpSocket, socket};
+
+use super::feed::feed;
+use super::outbox::{LocalLosses, Outbox, Progress};
+use super::{ALPN, SettingsError, Sockets};
+
+/// Octets of one stream read before events are given out.
+const READ_AT_ONCE: usize = 64 * 1024;
+/// Calls to receive before others have their turn.
+const TURN: usize = 8;
+
+/// What connections are made of. Connections that share it share its session tickets.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// Whose time is told here.
+    tls: Arc<fathometer_tls::ClientSettings>,
+    quic_tls: ClientTls,
+    transport: TransportSettings,
+    sockets: Sockets,
+    http: Config,
+}
+
+impl ClientSettings {
+    /// Settings with these of TLS, whatever protocols (ALPN) they name: here it is `h3`.
+    pub fn new(
+        tls: &Arc<fathometer_tls::ClientSettings>,
+        transport: TransportSettings,
+        sockets: Sockets,
+        http: Config,
+    ) -> Result<ClientSettings, SettingsError> {
+        Ok(ClientSettings {
+            tls: Arc::clone(tls),
+            quic_tls: ClientTls::new(tls.quic_config(&[ALPN])?)?,
+            transport,
+            sockets,
+            http,
+        })
+    }
+
+    /// Memory to receive into that suits the sockets: one a loop is enough.
+    pub fn receive_buffer(&self) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.sockets.coalescing)
+    }
+}
+
+/// What happened on a connection.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The handshake is complete. With early data, answers may have come before.
+    Established(&'a Handshake),
+    /// What the machine of HTTP/3 reports; its `Closed` comes before the connection's.
+    Http(HttpEvent<'a>),
+    /// The connection has ended: the last event. What [`Http3Client::flush`] has left to send is sent
+    /// once more, and the client can be dropped.
+    Closed(&'a Closed),
+}
+
+/// One connection.
+pub struct Http3Client {
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    key: ConnectionKey,
+    http: Http,
+    settings: Arc<ClientSettings>,
+    outbox: Outbox,
+    readable: bool,
+    writable: bool,
+    /// Streams that may be read further.
+    unread: VecDeque<u64>,
+    /// What was read of a stream and not dealt with.
+    input: Input,
+    /// What waits for the peer's field table, with its end.
+    parked: BTreeMap<u64, Parked>,
+    /// What was said before the handshake was complete, for the case that it was said in vain.
+    early: Option<Vec<EarlyWrite>>,
+    closed: Option<Closed>,
+    /// The machine's last events were taken, and the connection's was.
+    is_over: bool,
+    overflowed: u32,
+    handshake: Option<Handshake>,
+    statistics: Statistics,
+}
+
+/// The octets of a stream that are being dealt with.
+#[derive(Debug, Default)]
+struct Input {
+    stream: u64,
+    octets: Vec<u8>,
+    used: usize,
+    end: StreamEnd,
+}
+
+/// How a stream goes on behind the octets that were read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum StreamEnd {
+    /// There may be more.
+    #[default]
+    Open,
+    /// It has ended.
+    Finished,
+    /// The peer has broken it off.
+    Reset(u64),
+}
+
+#[derive(Debug)]
+struct Parked {
+    octets: Vec<u8>,
+    end: StreamEnd,
+}
+
+#[derive(Debug)]
+struct EarlyWrite {
+    stream: u64,
+    octets: Vec<u8>,
+    end: bool,
+}
+
+/// An event without what it borrows.
+enum Step {
+    Established,
+    Http(HttpEvent<'static>),
+    Content {
+        request: RequestId,
+        start: usize,
+        length: usize,
+    },
+    Closed,
+}
+
+impl std::fmt::Debug for Http3Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Http3Client")
+            .field("local", &self.socket.local_address())
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsFd for Http3Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Http3Client {
+    /// Begins a connection, in the calling thread's namespace. Nothing leaves before
+    /// [`flush`](Self::flush). `name` is the server's, for its certificate; with a `source`, that address
+    /// is used and, unless zero, that port. `qlog` gets the connection's qlog (JSON-SEQ).
+    pub fn connect(
+        settings: &Arc<ClientSettings>,
+        server: SocketAddr,
+        source: Option<SocketAddr>,
+        name: &str,
+        seed: Seed,
+        qlog: Option<QlogWriter>,
+        now: Instant,
+    ) -> io::Result<Http3Client> {
+        let socket = UdpSocket::connect(server, source, &settings.sockets.options())?;
+        settings.tls.tell_time(now);
+        let length = settings.transport.identifier_length;
+        let mut endpoint = Endpoint::client(length, socket.is_unfragmented(), seed);
+        let key = endpoint
+            .connect(
+                &settings.quic_tls,
+                &settings.transport,
+                server,
+                name,
+                qlog,
+                now,
+            )
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let can_send_early = endpoint
+            .get(key)
+            .is_some_and(fathometer_quic::Connection::can_send_early);
+        Ok(Http3Client {
+            socket,
+            endpoint,
+            key,
+            http: Http::new(settings.http, now),
+            settings: Arc::clone(settings),
+            outbox: Outbox::default(),
+            readable: false,
+            writable: true,
+            unread: VecDeque::new(),
+            input: Input::default(),
+            parked: BTreeMap::new(),
+            early: can_send_early.then(Vec::new),
+            closed: None,
+            is_over: false,
+            overflowed: 0,
+            handshake: None,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Takes note of what the poll said of the socket.
+    pub fn handle_ready(&mut self, readable: bool, writable: bool) {
+        self.readable |= readable;
+        self.writable |= writable;
+    }
+
+    /// Receives what has come, for one turn. Tells whether there may be more.
+    pub fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) -> bool {
+        if !self.is_established() {
+            self.settings.tls.tell_time(now);
+        }
+        for _ in 0..TURN {
+            if !self.readable {
+                return false;
+            }
+            match self.socket.receive(buffer) {
+                Ok(None) => self.readable = false,
+                Ok(Some(more)) => {
+                    // Less than there was room for is all there was; what comes later is told.
+                    self.readable = more;
+                    for received in buffer.iter() {
+                        self.endpoint.handle_datagrams(
+                            received.from,
+                            None,
+                            received.ecn.bits(),
+                            received.segment,
+                            received.octets,
+                            now,
+                        );
+                    }
+                    self.overflowed = buffer.overflowed().unwrap_or(self.overflowed);
+                }
+                Err(error) => {
+                    self.readable = false;
+                    self.fail(socket::classify(&error), &error.to_string(), now);
+                }
+            }
+        }
+        self.readable
+    }
+
+    /// The machine of HTTP/3: requests are made of it, at any time. They leave with the next
+    /// [`flush`](Self::flush), or as soon as the handshake is complete.
+    pub fn http(&mut self) -> &mut Http {
+        &mut self.http
+    }
+
+    /// The machine of HTTP/3, to be asked.
+    pub fn http_ref(&self) -> &Http {
+        &self.http
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self, now: Instant) -> Option<Event<'_>> {
+        Some(match self.advance(now)? {
+            Step::Established => Event::Established(self.handshake.as_ref()?),
+            Step::Http(event) => Event::Http(event),
+            Step::Content {
+                request,
+                start,
+                length,
+            } => Event::Http(HttpEvent::Content {
+                request,
+                bytes: &self.input.octets[start..start + length],
+            }),
+            Step::Closed => Event::Closed(self.closed.as_ref()?),
+        })
+    }
+
+    /// Sends what may be sent now.
+    pub fn flush(&mut self, now: Instant) {
+        self.act(now);
+        loop {
+            let has_more = self.feed(now);
+            if !self.transmit(now) || !has_more {
+                return;
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
+    /// before; then ask again. Pacing makes it a matter of microseconds.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        if self.is_over {
+            return None;
+        }
+        let quic = self.endpoint.poll_timeout(self.key);
+        [quic, self.http.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// It is `now`; does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.endpoint.handle_timeout(self.key, now);
+        if self.http.poll_timeout().is_some_and(|due| due <= now) {
+            self.http.handle_timeout(now);
+        }
+    }
+
+    /// Ends the connection; the next [`flush`](Self::flush) tells the server. What was asked and is not
+    /// answered fails as this client's doing.
+    pub fn close(&mut self, now: Instant) {
+        self.close_with(ErrorCode::NO_ERROR, now);
+    }
+
+    /// The handshake's figures, once it is complete.
+    pub fn handshake(&self) -> Option<&Handshake> {
+        self.handshake.as_ref()
+    }
+
+    /// Figures from the start until now, or until the end.
+    pub fn statistics(&self) -> Statistics {
+        match self.endpoint.get(self.key) {
+            Some(connection) => connection.statistics(),
+            None => self.statistics,
+        }
+    }
+
+    /// Datagrams that the kernel has thrown away because this client did not fetch them in time: a loss
+    /// that no path made.
+    pub fn overflowed(&self) -> u32 {
+        self.overflowed
+    }
+
+    /// Datagrams that the kernel would not send.
+    pub fn local_losses(&self) -> LocalLosses {
+        self.outbox.losses
+    }
+
+    /// Whether it is established.
+    pub fn is_established(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// The address and port it speaks from.
+    pub fn local_address(&self) -> SocketAddr {
+        self.socket.local_address()
+    }
+
+    /// Goes on until there is an event.
+    fn advance(&mut self, now: Instant) -> Option<Step> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            if let Some(step) = self.poll_input(now) {
+                return Some(step);
+            }
+            if let Some(event) = self.http.poll_event(now) {
+                return Some(Step::Http(event));
+            }
+            self.act(now);
+            if self.take_up_parked() || self.read_next() {
+                continue;
+            }
+            match self.endpoint.poll_event(self.key) {
+                Some(event) => {
+                    if let Some(step) = self.handle(event, now) {
+                        return Some(step);
+                    }
+                }
+                None if self.closed.is_some() => {
+                    self.is_over = true;
+                    return Some(Step::Closed);
+                }
+                None => return None,
+            }
+        }
+    }
+
+    /// Has the machine deal with what was read.
+    fn poll_input(&mut self, now: Instant) -> Option<Step> {
+        let stream = self.input.stream;
+        if self.input.used < self.input.octets.len() {
+            let mut rest = &self.input.octets[self.input.used..];
+            let event = self.http.poll(stream, &mut rest, now);
+            self.input.used = self.input.octets.len() - rest.len();
+            if let Some(event) = event {
+                return Some(detach(event, &self.input.octets));
+            }
+            if self.input.used < self.input.octets.len() {
+                let octets = self.input.octets.split_off(self.input.used);
+                let end = std::mem::take(&mut self.input.end);
+                self.parked.insert(stream, Parked { octets, end });
+                return None;
+            }
+        }
+        match std::mem::take(&mut self.input.end) {
+            StreamEnd::Open => {}
+            StreamEnd::Finished => self.http.handle_fin(stream, now),
+            StreamEnd::Reset(code) => self.http.handle_reset(stream, code, now),
+        }
+        None
+    }
+
+    /// Takes up a stream whose octets need wait no longer.
+    fn take_up_parked(&mut self) -> bool {
+        while let Some(stream) = self.http.poll_unblocked() {
+            if let Some(parked) = self.parked.remove(&stream) {
+                // It may have more than was read before.
+                self.unread.push_back(stream);
+                self.input = Input {
+                    stream,
+                    octets: parked.octets,
+                    used: 0,
+                    end: parked.end,
+                };
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads the next stream that may have something. Tells whether it had.
+    fn read_next(&mut self) -> bool {
+        while let Some(stream) = self.unread.pop_front() {
+            if self.parked.contains_key(&stream) {
+                continue;
+            }
+            let Some(connection) = self.endpoint.get_mut(self.key) else {
+                return false;
+            };
+            let input = &mut self.input;
+            input.octets.clear();
+            input.used = 0;
+            input.stream = stream;
+            let end = connection.read(stream, READ_AT_ONCE, |octets, _| {
+                input.octets.extend_from_slice(octets);
+            });
+            input.end = match end {
+                ReadEnd::Finished => StreamEnd::Finished,
+                ReadEnd::Reset(code) => StreamEnd::Reset(code),
+                ReadEnd::Blocked | ReadEnd::Closed => StreamEnd::Open,
+                ReadEnd::Full => {
+                    self.unread.push_front(stream);
+                    StreamEnd::Open
+                }
+            };
+            if !input.octets.is_empty() || input.end != StreamEnd::Open {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Deals with an event of the connection.
+    fn handle(&mut self, event: QuicEvent, now: Instant) -> Option<Step> {
+        match event {
+            QuicEvent::Established(handshake) => {
+                let early = self.early.take();
+                if handshake.early_data == EarlyData::Rejected {
+                    self.say_again(early.unwrap_or_default(), now);
+                }
+                self.handshake = Some(handshake);
+                return Some(Step::Established);
+            }
+            QuicEvent::Opened { stream } | QuicEvent::Readable { stream } => {
+                self.unread.push_back(stream);
+            }
+            QuicEvent::Writable { stream } => self.http.handle_writable(stream),
+            QuicEvent::Stopped { stream, code } => {
+                self.http.handle_stop_sending(stream, code, now);
+            }
+            // What may be opened is opened by the next flush.
+            QuicEvent::StreamsAvailable { .. } | QuicEvent::Finished { .. } => {}
+            QuicEvent::Closed(closed) => self.note_closed(closed, now),
+            QuicEvent::Drained => {}
+        }
+        None
+    }
+
+    fn note_closed(&mut self, closed: Closed, now: Instant) {
+        match (closed.by, closed.kind) {
+            (Closer::Peer, CloseKind::Application) => self.http.handle_peer_close(closed.code, now),
+            _ => {
+                let failure = closed.failure.unwrap_or(Failure::LocalAbort);
+                self.http.handle_failure(failure, now);
+            }
+        }
+        self.statistics = self.statistics();
+        self.closed.get_or_insert(closed);
+    }
+
+    /// Does what the machine wants done with streams and the connection.
+    fn act(&mut self, now: Instant) {
+        while let Some(action) = self.http.poll_action() {
+            let connection = self.endpoint.get_mut(self.key);
+            match (action, connection) {
+                (Action::Reset { stream, code }, Some(connection)) => {
+                    connection.reset(stream, code.0);
+                }
+                (Action::StopSending { stream, code }, Some(connection)) => {
+                    connection.stop(stream, code.0);
+                    self.parked.remove(&stream);
+                }
+                (Action::Close { code }, _) => self.close_with(code, now),
+                (_, None) => {}
+            }
+        }
+    }
+
+    fn close_with(&mut self, code: ErrorCode, now: Instant) {
+        self.endpoint.close(self.key, code.0, "", now);
+    }
+
+    /// The transport failed under the connection.
+    fn fail(&mut self, failure: Failure, why: &str, now: Instant) {
+        if self.closed.is_some() {
+            return;
+        }
+        // Whoever listened there is gone, and all that it knew of the connection.
+        let failure = match failure {
+            Failure::Refused if self.is_established() => Failure::Reset,
+            other => other,
+        };
+        self.note_closed(
+            Closed {
+                by: Closer::Peer,
+                kind: CloseKind::None,
+                code: 0,
+                reason: why.to_owned(),
+                failure: Some(failure),
+            },
+            now,
+        );
+    }
+
+    /// Says once more what the server has thrown away.
+    fn say_again(&mut self, early: Vec<EarlyWrite>, now: Instant) {
+        let Some(connection) = self.endpoint.get_mut(self.key) else {
+            return;
+        };
+        let mut streams: Vec<u64> = early.iter().map(|write| write.stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        let mut is_said = streams.iter().all(|&stream| {
+            let bidirectional = fathometer_quic::stream::is_bidirectional(stream);
+            connection.open(bidirectional) == Some(stream)
+        });
+        for write in early {
+            let piece = [IoSlice::new(&write.octets)];
+            is_said = is_said
+                && connection.write(write.stream, &piece) == Ok(write.octets.len())
+                && (!write.end || connection.finish(write.stream).is_ok());
+        }
+        if !is_said {
+            // The server allows less than it did when it gave the ticket, which it must not
+            // (RFC 9000 section 7.4.1).
+            self.fail(
+                Failure::BadResponse,
+                "the server takes back what it allowed",
+                now,
+            );
+        }
+    }
+
+    /// Gives QUIC what HTTP/3 has to send, for one turn. Tells whether the turn was too short.
+    fn feed(&mut self, now: Instant) -> bool {
+        if self.closed.is_some() {
+            return false;
+        }
+        let may_speak = self.handshake.is_some() || self.early.is_some();
+        let Some(connection) = self.endpoint.get_mut(self.key).filter(|_| may_speak) else {
+            return false;
+        };
+        let early = &mut self.early;
+        feed(
+            &mut self.http,
+            connection,
+            &mut Vec::new(),
+            now,
+            |stream, pieces, taken, end| {
+                if let Some(early) = early {
+                    let mut octets = Vec::with_capacity(taken);
+                    for piece in pieces {
+                        let room = taken - octets.len();
+                        octets.extend_from_slice(&piece[..piece.len().min(room)]);
+                    }
+                    early.push(EarlyWrite {
+                        stream,
+                        octets,
+                        end,
+                    });
+                }
+            },
+        )
+    }
+
+    /// Sends what QUIC has to send. Tells whether the socket would take more.
+    fn transmit(&mut self, now: Instant) -> bool {
+        if !self.writable {
+            return false;
+        }
+        let mut sent = self.outbox.resume(&self.socket);
+        loop {
+            match sent {
+                Ok(Progress::Clear) => {}
+                Ok(Progress::Blocked) => {
+                    self.writable = false;
+                    return false;
+                }
+                Ok(Progress::Refused) => {
+                    self.fail(Failure::Refused, "nobody listens at the server's port", now);
+                    return false;
+                }
+                Err(error) => {
+                    self.fail(socket::classify(&error), &error.to_string(), now);
+                    return false;
+                }
+            }
+            let segments = self.settings.sockets.segments_of(&self.socket);
+            let octets = &mut self.outbox.octets;
+            let Some(transmit) = self.endpoint.poll_transmit(self.key, segments, octets, now)
+            else {
+                return true;
+            };
+            sent = self.outbox.send(&self.socket, transmit);
+        }
+    }
+}
+
+/// An event without what it borrows from `input`.
+fn detach(event: HttpEvent<'_>, input: &[u8]) -> Step {
+    Step::Http(match event {
+        HttpEvent::Content { request, bytes } => {
+            return Step::Content {
+                request,
+                start: bytes.as_ptr() as usize - input.as_ptr() as usize,
+                length: bytes.len(),
+            };
+        }
+        HttpEvent::Begin { request } => HttpEvent::Begin { request },
+        HttpEvent::Interim { request, status } => HttpEvent::Interim { request, status },
+        HttpEvent::SendContent { request } => HttpEvent::SendContent { request },
+        HttpEvent::Head { request } => HttpEvent::Head { request },
+        HttpEvent::Trailers { request } => HttpEvent::Trailers { request },
+        HttpEvent::End {
+            request,
+            received,
+            persists,
+        } => HttpEvent::End {
+            request,
+            received,
+            persists,
+        },
+        HttpEvent::Failed {
+            request,
+            failure,
+            received,
+            persists,
+        } => HttpEvent::Failed {
+            request,
+            failure,
+            received,
+            persists,
+        },
+        HttpEvent::Unanswered {
+            request,
+            failure,
+            sent,
+            idempotent,
+            persists,
+        } => HttpEvent::Unanswered {
+            request,
+            failure,
+            sent,
+            idempotent,
+            persists,
+        },
+        HttpEvent::Promised {
+            request,
+            parent,
+            accepted,
+        } => HttpEvent::Promised {
+            request,
+            parent,
+            accepted,
+        },
+        HttpEvent::Settings => HttpEvent::Settings,
+        HttpEvent::Pong { payload } => HttpEvent::Pong { payload },
+        HttpEvent::GoAway { last, code } => HttpEvent::GoAway { last, code },
+        HttpEvent::Closed { reason } => HttpEvent::Closed { reason },
+    })
+}

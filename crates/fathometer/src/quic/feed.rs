@@ -1,0 +1,223 @@
+//! Octets on their way from a machine of HTTP/3 into the streams of a QUIC connection.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use fathometer_http::h1::server::FilePart;
+use fathometer_http::h3::{self, Direction, Priority, Transmit};
+use fathometer_model::Instant;
+use fathometer_quic::{Connection, StreamError};
+
+/// Slices offered to a stream at a time.
+const SLICES: usize = 16;
+/// Octets offered to a stream at a time.
+const AT_ONCE: usize = 64 * 1024;
+/// Octets given to a connection before others have their turn.
+const TURN: usize = 512 * 1024;
+
+/// What the machines of client and server have in common.
+pub(super) trait Machine {
+    fn wants_stream(&self) -> Option<Direction>;
+    fn handle_opened(&mut self, stream: u64, now: Instant);
+    fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>>;
+    fn transmitted(&mut self, stream: u64, octets: usize, now: Instant);
+    fn handle_blocked(&mut self, stream: u64);
+    fn priority(&self, stream: u64) -> Priority;
+    fn handle_truncated_file(&mut self, stream: u64, now: Instant);
+}
+
+impl Machine for h3::client::Connection {
+    fn wants_stream(&self) -> Option<Direction> {
+        self.wants_stream()
+    }
+
+    fn handle_opened(&mut self, stream: u64, now: Instant) {
+        self.handle_opened(stream, now);
+    }
+
+    fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
+        self.transmit(slices, most)
+    }
+
+    fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
+        self.transmitted(stream, octets, now);
+    }
+
+    fn handle_blocked(&mut self, stream: u64) {
+        self.handle_blocked(stream);
+    }
+
+    fn priority(&self, stream: u64) -> Priority {
+        self.priority(stream)
+    }
+
+    /// Clients send no files.
+    fn handle_truncated_file(&mut self, _: u64, _: Instant) {}
+}
+
+impl Machine for h3::server::Connection {
+    fn wants_stream(&self) -> Option<Direction> {
+        self.wants_stream()
+    }
+
+    fn handle_opened(&mut self, stream: u64, now: Instant) {
+        self.handle_opened(stream, now);
+    }
+
+    fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
+        self.transmit(slices, most)
+    }
+
+    fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
+        self.transmitted(stream, octets, now);
+    }
+
+    fn handle_blocked(&mut self, stream: u64) {
+        self.handle_blocked(stream);
+    }
+
+    fn priority(&self, stream: u64) -> Priority {
+        self.priority(stream)
+    }
+
+    fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
+        self.handle_truncated_file(stream, now);
+    }
+}
+
+/// Opens the streams that the machine wants and gives the connection what the machine has to send, as
+/// far as flow control goes and for one turn. Tells whether the turn was too short.
+///
+/// `watch` sees every stream that is opened, all that it is given of memory, and whether it has ended.
+pub(super) fn feed<M: Machine>(
+    machine: &mut M,
+    connection: &mut Connection,
+    file_buffer: &mut Vec<u8>,
+    now: Instant,
+    mut watch: impl FnMut(u64, &[IoSlice<'_>], usize, bool),
+) -> bool {
+    while let Some(direction) = machine.wants_stream() {
+        let Some(stream) = connection.open(direction == Direction::Bidirectional) else {
+            break;
+        };
+        machine.handle_opened(stream, now);
+        connection.set_priority(stream, urgency(stream, machine.priority(stream)));
+        watch(stream, &[], 0, false);
+    }
+    let mut given = 0;
+    while given < TURN {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let Some(next) = machine.transmit(&mut slices, AT_ONCE) else {
+            return false;
+        };
+        let (stream, end) = (next.stream, next.end);
+        // Both sides' streams carry requests in this one's priority from the first octet on; a later
+        // change of mind (PRIORITY_UPDATE) is found here too.
+        if fathometer_quic::stream::is_bidirectional(stream) {
+            connection.set_priority(stream, urgency(stream, machine.priority(stream)));
+        }
+        let (offered, written) = match next.file {
+            Some(part) => match read_file(&part, file_buffer) {
+                0 => {
+                    machine.handle_truncated_file(stream, now);
+                    continue;
+                }
+                read => {
+                    let piece = [IoSlice::new(&file_buffer[..read])];
+                    (part.length, connection.write(stream, &piece))
+                }
+            },
+            None => {
+                let pieces = &slices[..next.slices];
+                let written = match next.octets {
+                    0 => Ok(0),
+                    _ => connection.write(stream, pieces),
+                };
+                if let Ok(taken) = written {
+                    watch(stream, pieces, taken, end && taken == next.octets);
+                }
+                (next.octets as u64, written)
+            }
+        };
+        match written {
+            Ok(taken) => {
+                let is_whole = taken as u64 == offered;
+                if end && is_whole {
+                    // It fails when the peer has stopped the stream, which is told by an event.
+                    let _ = connection.finish(stream);
+                }
+                given += taken;
+                machine.transmitted(stream, taken, now);
+                if taken == 0 && !is_whole {
+                    machine.handle_blocked(stream);
+                }
+            }
+            Err(StreamError::Blocked | StreamError::Stopped(_) | StreamError::Closed) => {
+                // Of a stream that the peer has stopped or that has ended an event tells.
+                machine.handle_blocked(stream);
+            }
+        }
+    }
+    true
+}
+
+/// Reads the beginning of a part of a file; zero when there is none to be had.
+fn read_file(part: &FilePart<'_>, buffer: &mut Vec<u8>) -> usize {
+    buffer.resize(AT_ONCE, 0);
+    let most = usize::try_from(part.length)
+        .unwrap_or(usize::MAX)
+        .min(AT_ONCE);
+    let Some(file) = part.file.descriptor::<OwnedFd>() else {
+        return 0;
+    };
+    loop {
+        match rustix::io::pread(file, &mut buffer[..most], part.offset) {
+            Ok(read) => return read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return 0,
+        }
+    }
+}
+
+/// QUIC's priority of a stream, higher first, that serves RFC 9218: by urgency; within one the
+/// responses that are of use only when whole one after the other, before those that are of use bit by
+/// bit and take turns.
+fn urgency(stream: u64, priority: Priority) -> i32 {
+    const WITHIN: i32 = 1 << 24;
+    if !fathometer_quic::stream::is_bidirectional(stream) {
+        return i32::MAX;
+    }
+    let base = (7 - i32::from(priority.urgency.min(7))) * WITHIN;
+    match priority.incremental {
+        true => base,
+        false => base + WITHIN - 1 - ((stream >> 2) % (WITHIN as u64 - 1)) as i32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_go_by_urgency_then_one_by_one_then_in_turns() {
+        let of = |stream, urgency_of, incremental| {
+            let priority = Priority {
+                urgency: urgency_of,
+                incremental,
+            };
+            urgency(stream, priority)
+        };
+        let order = [
+            of(3, 0, false),
+            of(0, 0, false),
+            of(8, 3, false),
+            of(12, 3, false),
+            of(0, 3, true),
+            of(0, 4, false),
+            of(0, 7, true),
+        ];
+        assert!(order.windows(2).all(|pair| pair[0] > pair[1]), "{order:?}");
+        assert_eq!(of(0, 3, true), of(4, 3, true));
+        assert!(of(u64::MAX - 3, 7, false) >= 0);
+    }
+}

@@ -1,0 +1,86 @@
+//! Datagrams on their way from a QUIC connection into a socket.
+
+use std::io;
+
+use fathometer_quic::Transmit;
+use fathometer_sys::UdpSocket;
+use fathometer_sys::udp::{Datagrams, Ecn, Loss, Sent};
+
+/// Datagrams that could not be sent, by the kernel's word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LocalLosses {
+    /// Larger than the link takes: probes for the path's MTU, as a rule.
+    pub too_large: u64,
+    /// For want of memory, of a way, or of leave.
+    pub others: u64,
+}
+
+/// What became of an attempt to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There is room for more.
+    Clear,
+    /// The socket takes nothing now; the rest is kept.
+    Blocked,
+    /// Nobody listens at the peer.
+    Refused,
+}
+
+/// The datagrams that are sent next, and what is left of them when the socket was full.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// The octets that [`Outbox::send`] is going to send; to be filled from empty.
+    pub octets: Vec<u8>,
+    unsent: Option<(Transmit, usize)>,
+    pub losses: LocalLosses,
+}
+
+impl Outbox {
+    /// Whether something waits for the socket.
+    pub fn is_blocked(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// Sends what is in `octets`, which is empty afterwards unless the socket is full.
+    pub fn send(&mut self, socket: &UdpSocket, transmit: Transmit) -> io::Result<Progress> {
+        self.send_from(socket, transmit, 0)
+    }
+
+    /// Goes on where the socket was full.
+    pub fn resume(&mut self, socket: &UdpSocket) -> io::Result<Progress> {
+        match self.unsent.take() {
+            Some((transmit, start)) => self.send_from(socket, transmit, start),
+            None => Ok(Progress::Clear),
+        }
+    }
+
+    fn send_from(
+        &mut self,
+        socket: &UdpSocket,
+        transmit: Transmit,
+        start: usize,
+    ) -> io::Result<Progress> {
+        let sent = socket.send(&Datagrams {
+            to: transmit.to,
+            from: transmit.from,
+            ecn: Ecn::from_bits(transmit.ecn),
+            segment: transmit.segment,
+            octets: &self.octets[start..],
+        })?;
+        match sent {
+            Sent::Blocked { taken } => {
+                self.unsent = Some((transmit, start + taken));
+                return Ok(Progress::Blocked);
+            }
+            Sent::Lost(Loss::Refused) => {
+                self.octets.clear();
+                return Ok(Progress::Refused);
+            }
+            Sent::Lost(Loss::TooLarge) => self.losses.too_large += 1,
+            Sent::Lost(_) => self.losses.others += 1,
+            Sent::Whole => {}
+        }
+        self.octets.clear();
+        Ok(Progress::Clear)
+    }
+}

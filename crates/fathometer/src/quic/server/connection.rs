@@ -1,0 +1,243 @@
+//! One connection of a loop: what passes between QUIC and its machine of HTTP/3.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use fathometer_http::h3::server::Connection as Http;
+use fathometer_http::h3::{Action, ErrorCode};
+use fathometer_model::Instant;
+use fathometer_quic::{
+    CloseKind, Closer, Connection as Quic, ConnectionKey, Endpoint, Event, ReadEnd,
+};
+
+use crate::origin::OriginStatistics;
+use crate::origin::access_log::AccessLog;
+use crate::origin::timers::Alarm;
+use crate::quic::feed::feed;
+
+/// Octets of one stream read before other streams have their turn.
+const READ_AT_ONCE: usize = 64 * 1024;
+
+/// What a connection wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// To be told of datagrams, or its alarm.
+    Waits,
+    /// Another turn.
+    HasMore,
+    /// Nothing any more.
+    Over,
+}
+
+/// A connection.
+pub(super) struct Open {
+    pub http: Http,
+    pub peer: SocketAddr,
+    pub alarm: Alarm,
+    /// Whether it is among those to be served.
+    pub is_due: bool,
+    /// Streams that may be read further.
+    unread: VecDeque<u64>,
+    /// Streams that the machine would rather not hear of for now.
+    unwanted: Vec<u64>,
+    /// Streams in one direction that this side has opened, which stay open.
+    own_streams: usize,
+    /// With which code the connection is closed, when all that was written has been delivered.
+    closes_with: Option<ErrorCode>,
+    is_closed: bool,
+}
+
+impl Open {
+    pub fn new(http: Http, peer: SocketAddr) -> Open {
+        Open {
+            http,
+            peer,
+            alarm: Alarm::default(),
+            is_due: false,
+            unread: VecDeque::new(),
+            unwanted: Vec::new(),
+            own_streams: 0,
+            closes_with: None,
+            is_closed: false,
+        }
+    }
+
+    /// Moves on as far as it goes without waiting, for one turn. What is to be sent is then QUIC's.
+    pub fn serve(
+        &mut self,
+        endpoint: &mut Endpoint,
+        key: ConnectionKey,
+        file_buffer: &mut Vec<u8>,
+        now: Instant,
+        mut log: Option<&mut AccessLog>,
+        statistics: &mut OriginStatistics,
+    ) -> Outcome {
+        let mut has_more = false;
+        while let Some(event) = endpoint.poll_event(key) {
+            match event {
+                Event::Drained => return Outcome::Over,
+                event => self.handle(event, now),
+            }
+        }
+        if self.http.poll_timeout().is_some_and(|due| due <= now) {
+            self.http.handle_timeout(now);
+        }
+        if let Some(connection) = endpoint.get_mut(key) {
+            self.read(connection, now);
+            if !self.is_closed {
+                let own_streams = &mut self.own_streams;
+                has_more = feed(
+                    &mut self.http,
+                    connection,
+                    file_buffer,
+                    now,
+                    |stream, pieces, _, end| {
+                        if pieces.is_empty()
+                            && !end
+                            && !fathometer_quic::stream::is_bidirectional(stream)
+                        {
+                            *own_streams += 1;
+                        }
+                    },
+                );
+            }
+        }
+        self.take_events(log.as_deref_mut(), statistics);
+        while let Some(action) = self.http.poll_action() {
+            match (action, endpoint.get_mut(key)) {
+                (Action::Close { code }, _) => self.closes_with = Some(code),
+                (action, Some(connection)) => carry_out(action, connection),
+                (_, None) => {}
+            }
+        }
+        if self.http.is_finished() {
+            self.closes_with.get_or_insert(ErrorCode::NO_ERROR);
+        }
+        self.close_when_delivered(endpoint, key, now);
+        // Responses that were sent may have made room for what was not wanted.
+        let wanted_again = self
+            .unwanted
+            .iter()
+            .any(|&stream| self.http.wants_data(stream));
+        match has_more || wanted_again || !self.unread.is_empty() {
+            true => Outcome::HasMore,
+            false => Outcome::Waits,
+        }
+    }
+
+    /// Closes the connection that is to be closed: at once for a fault, otherwise when the peer has
+    /// acknowledged all responses.
+    fn close_when_delivered(&mut self, endpoint: &mut Endpoint, key: ConnectionKey, now: Instant) {
+        let Some(code) = self.closes_with.filter(|_| !self.is_closed) else {
+            return;
+        };
+        let own_streams = self.own_streams;
+        let is_delivered = endpoint
+            .get_mut(key)
+            .is_none_or(|connection| connection.sending_streams() <= own_streams);
+        if code != ErrorCode::NO_ERROR || is_delivered {
+            endpoint.close(key, code.0, "", now);
+            self.is_closed = true;
+        }
+    }
+
+    /// Whether it has ended, and waits only until nothing of it can be under way any more.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Notes the responses that were handed over in part when the connection ended.
+    pub fn log_cut_short(
+        &mut self,
+        now: Instant,
+        log: &mut AccessLog,
+        statistics: &mut OriginStatistics,
+    ) {
+        self.http.cut_short(now);
+        self.take_events(Some(log), statistics);
+    }
+
+    fn handle(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Opened { stream } | Event::Readable { stream } => self.unread.push_back(stream),
+            Event::Writable { stream } => self.http.handle_writable(stream),
+            Event::Stopped { stream, code } => self.http.handle_stop_sending(stream, code, now),
+            Event::Closed(closed) => {
+                self.is_closed = true;
+                match (closed.by, closed.kind) {
+                    (Closer::Peer, CloseKind::Application) => {
+                        self.http.handle_peer_close(closed.code, now);
+                    }
+                    _ => self.http.handle_failure(),
+                }
+            }
+            Event::Established(_)
+            | Event::StreamsAvailable { .. }
+            | Event::Finished { .. }
+            | Event::Drained => {}
+        }
+    }
+
+    /// Reads what has come, each stream for one turn.
+    fn read(&mut self, connection: &mut Quic, now: Instant) {
+        let http = &mut self.http;
+        self.unwanted.retain(|&stream| {
+            let stays = !http.wants_data(stream);
+            if !stays {
+                self.unread.push_back(stream);
+            }
+            stays
+        });
+        for _ in 0..self.unread.len() {
+            let Some(stream) = self.unread.pop_front() else {
+                return;
+            };
+            if !self.http.wants_data(stream) {
+                self.unwanted.push(stream);
+                continue;
+            }
+            let http = &mut self.http;
+            let end = connection.read(stream, READ_AT_ONCE, |octets, _| {
+                if !octets.is_empty() {
+                    http.handle_data(stream, octets, now);
+                }
+            });
+            match end {
+                ReadEnd::Finished => self.http.handle_fin(stream, now),
+                ReadEnd::Reset(code) => self.http.handle_reset(stream, code, now),
+                ReadEnd::Full => self.unread.push_back(stream),
+                ReadEnd::Blocked | ReadEnd::Closed => {}
+            }
+        }
+    }
+
+    fn take_events(&mut self, log: Option<&mut AccessLog>, statistics: &mut OriginStatistics) {
+        match log {
+            Some(log) => {
+                while let Some((served, text)) = self.http.poll_event_with_text() {
+                    if served.reset.is_none() {
+                        statistics.responses += 1;
+                        statistics.content += served.exchange.body.0;
+                    }
+                    log.note(self.peer, &served.exchange, &text, None);
+                }
+            }
+            None => {
+                while let Some(served) = self.http.poll_event() {
+                    if served.reset.is_none() {
+                        statistics.responses += 1;
+                        statistics.content += served.exchange.body.0;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn carry_out(action: Action, connection: &mut Quic) {
+    match action {
+        Action::Reset { stream, code } => connection.reset(stream, code.0),
+        Action::StopSending { stream, code } => connection.stop(stream, code.0),
+        Action::Close { .. } => {}
+    }
+}
