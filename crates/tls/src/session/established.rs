@@ -2,13 +2,16 @@
 //! about the connection itself is judged here.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use fathometer_model::Instant;
 use rustls::ConnectionTrafficSecrets;
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 
 use super::record::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sealer};
+use crate::settings::Clock;
 use crate::{Alert, TlsFailure};
 
 /// Messages about the connection itself that a peer may send without any data in between.
@@ -31,6 +34,8 @@ pub(super) enum Kernel {
 
 pub(super) struct Established {
     kernel: Kernel,
+    /// Asked by rustls when a ticket comes.
+    clock: Arc<Clock>,
     tls13: bool,
     pub(super) sealer: Sealer,
     opener: Opener,
@@ -83,6 +88,7 @@ impl Established {
     /// `None` for a cipher that is unknown here.
     pub(super) fn new(
         kernel: Kernel,
+        clock: Arc<Clock>,
         tls13: bool,
         (sent, sending): &(u64, ConnectionTrafficSecrets),
         (received, receiving): &(u64, ConnectionTrafficSecrets),
@@ -90,6 +96,7 @@ impl Established {
     ) -> Option<Established> {
         Some(Established {
             kernel,
+            clock,
             tls13,
             sealer: Sealer::new(tls13, *sent, sending)?,
             opener: Opener::new(tls13, *received, receiving)?,
@@ -102,7 +109,7 @@ impl Established {
     }
 
     /// Opens a whole record, in place, and acts on it unless it is data.
-    pub(super) fn open(&mut self, record: &mut [u8]) -> Result<Opened, Fatal> {
+    pub(super) fn open(&mut self, record: &mut [u8], now: Instant) -> Result<Opened, Fatal> {
         let (kind, content) = self.opener.open(record).map_err(|error| match error {
             RecordError::Undecryptable => (TlsFailure::BadRecord, BAD_RECORD_MAC),
             RecordError::TooLarge => {
@@ -123,7 +130,10 @@ impl Established {
                 }
                 Ok(Opened::Data(content))
             }
-            HANDSHAKE => self.messages(&record[content]).map(Opened::Message),
+            HANDSHAKE => {
+                self.clock.tell(now);
+                self.messages(&record[content]).map(Opened::Message)
+            }
             ALERT => self.alert(&record[content]),
             _ => Err(misbehaved("a record of no kind that may come")),
         }

@@ -156,7 +156,47 @@ fn settings() -> &'static Settings {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn changed_hellos_are_judged_without_panic(
+            cut in any::<u8>(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let mut client = Session::client(&settings().client[0], "h.test", NOW).unwrap();
+            let mut hello = client.transmit().to_vec();
+            for (place, octet) in changes {
+                let place = place.index(hello.len());
+                hello[place] = octet;
+            }
+            fuzz(&[&[0, cut], &hello[..]].concat());
+        }
+
+        #[test]
+        fn any_sealed_records_are_judged_without_panic(
+            side in prop::sample::select(&[2_u8, 3, 6, 7][..]),
+            records in prop::collection::vec(
+                (
+                    prop_oneof![Just(22_u8), 20_u8..24, any::<u8>()],
+                    prop_oneof![Just(vec![24, 0, 0, 1, 1]), Just(vec![4, 0, 0, 3]),
+                        prop::collection::vec(any::<u8>(), 0..9)],
+                ),
+                0..40,
+            ),
+        ) {
+            let mut input = vec![side, 0];
+            for (kind, content) in records {
+                input.extend_from_slice(&[kind, content.len() as u8]);
+                input.extend_from_slice(&content);
+            }
+            fuzz(&input);
+        }
+    }
 
     #[test]
     fn good_and_bad_input_is_understood_alike_however_it_is_cut() {

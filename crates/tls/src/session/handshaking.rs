@@ -258,8 +258,15 @@ impl Handshaking {
                 (secrets, Kernel::Server(kernel))
             }
         };
-        let established = Established::new(kernel, tls13, &secrets.tx, &secrets.rx, key_limit)
-            .ok_or_else(unknown)?;
+        let established = Established::new(
+            kernel,
+            self.clock,
+            tls13,
+            &secrets.tx,
+            &secrets.rx,
+            key_limit,
+        )
+        .ok_or_else(unknown)?;
         Ok((established, handshake))
     }
 

@@ -243,8 +243,7 @@ impl Session {
             Ok(Piece::Plain) => Ok(Some(&self.plain)),
             Ok(Piece::None) => Ok(None),
             Err(failure) => {
-                self.phase = Phase::Over;
-                self.failure = Some(failure.clone());
+                self.end(failure.clone());
                 Err(failure)
             }
         }
@@ -299,8 +298,7 @@ impl Session {
         if self.closed_by_peer {
             return Ok(());
         }
-        self.phase = Phase::Over;
-        self.failure = Some(TlsFailure::Truncated);
+        self.end(TlsFailure::Truncated);
         Err(TlsFailure::Truncated)
     }
 
@@ -353,7 +351,7 @@ impl Session {
 
     /// Whether [`transmit`](Session::transmit) would give something.
     pub fn wants_transmit(&self) -> bool {
-        self.outgoing.len() > self.outgoing_sent
+        self.outgoing.len() > self.outgoing_sent || self.may_send_waiting()
     }
 
     /// Says that this side sends nothing more. What was written before leaves first.
@@ -411,6 +409,17 @@ impl Session {
         }
     }
 
+    /// Nothing more comes or goes, but what was sealed.
+    fn end(&mut self, failure: TlsFailure) {
+        if let Some(start) = self.open_record.take() {
+            // What is in it is plaintext still.
+            self.outgoing.truncate(start);
+        }
+        self.waiting.clear();
+        self.phase = Phase::Over;
+        self.failure = Some(failure);
+    }
+
     fn next_piece<'i>(
         &mut self,
         input: &mut &'i mut [u8],
@@ -424,8 +433,10 @@ impl Session {
             }
             let piece = match self.phase {
                 Phase::Handshaking(_) => self.handshake_record(input, now)?,
-                Phase::Established(_) if self.incoming.is_empty() => self.whole_record(input)?,
-                Phase::Established(_) => self.joined_record(input)?,
+                Phase::Established(_) if self.incoming.is_empty() => {
+                    self.whole_record(input, now)?
+                }
+                Phase::Established(_) => self.joined_record(input, now)?,
                 Phase::Over => return Ok(Piece::None),
             };
             if let Some(piece) = piece {
@@ -439,6 +450,7 @@ impl Session {
     fn whole_record<'i>(
         &mut self,
         input: &mut &'i mut [u8],
+        now: Instant,
     ) -> Result<Option<Piece<'i>>, TlsFailure> {
         let Some(header) = input.first_chunk::<HEADER>() else {
             return Ok(Some(self.keep(input)));
@@ -452,7 +464,7 @@ impl Session {
         }
         let (record, rest) = std::mem::take(input).split_at_mut(length);
         *input = rest;
-        let content = self.open_record(record)?;
+        let content = self.open_record(record, now)?;
         Ok(content.map(|range| Piece::Input(&record[range])))
     }
 
@@ -466,12 +478,13 @@ impl Session {
     fn joined_record<'i>(
         &mut self,
         input: &mut &'i mut [u8],
+        now: Instant,
     ) -> Result<Option<Piece<'i>>, TlsFailure> {
         if !self.complete(0, input)? {
             return Ok(Some(Piece::None));
         }
         let mut incoming = std::mem::take(&mut self.incoming);
-        let content = self.open_record(&mut incoming);
+        let content = self.open_record(&mut incoming, now);
         self.incoming = incoming;
         match content? {
             Some(range) => {
@@ -510,12 +523,16 @@ impl Session {
     }
 
     /// Opens a whole record and acts on it; gives where its data is when it has any.
-    fn open_record(&mut self, record: &mut [u8]) -> Result<Option<Range<usize>>, TlsFailure> {
+    fn open_record(
+        &mut self,
+        record: &mut [u8],
+        now: Instant,
+    ) -> Result<Option<Range<usize>>, TlsFailure> {
         let Phase::Established(established) = &mut self.phase else {
             return Ok(None);
         };
         let octets = Bytes(record.len() as u64);
-        let opened = established.open(record);
+        let opened = established.open(record, now);
         self.received.records += 1;
         match opened {
             Ok(Opened::Data(range)) => {
@@ -648,21 +665,12 @@ impl Session {
         self.received.records += 1;
     }
 
-    /// Takes over from rustls when the handshake is over, or writes what may be written before.
+    /// Takes over from rustls when the handshake is over.
     fn after_handshake_record(&mut self, sent_before: Bytes) -> Result<(), TlsFailure> {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return Ok(());
         };
         if handshaking.is_handshaking() || self.shown > 0 {
-            // rustls is asked for records here with nothing to read, so it must have read all.
-            if handshaking.may_write && self.shown == 0 && !self.waiting.is_empty() {
-                let start = self.outgoing.len();
-                let (taken, records) =
-                    handshaking.write(&self.waiting, self.record_size, &mut self.outgoing);
-                self.waiting.drain(..taken);
-                let octets = self.outgoing.len() - start;
-                count_application(&mut self.sent, octets, taken, records);
-            }
             return Ok(());
         }
         let Phase::Handshaking(handshaking) = std::mem::replace(&mut self.phase, Phase::Over)
@@ -688,19 +696,8 @@ impl Session {
 
     /// Puts plaintext into records, however much waits already.
     fn append(&mut self, mut plain: &[u8]) {
-        match &mut self.phase {
+        match self.phase {
             Phase::Established(_) => {}
-            Phase::Handshaking(handshaking)
-                if handshaking.may_write && self.shown == 0 && self.waiting.is_empty() =>
-            {
-                let start = self.outgoing.len();
-                let (taken, records) =
-                    handshaking.write(plain, self.record_size, &mut self.outgoing);
-                let octets = self.outgoing.len() - start;
-                count_application(&mut self.sent, octets, taken, records);
-                self.waiting.extend_from_slice(&plain[taken..]);
-                return;
-            }
             Phase::Handshaking(_) => {
                 self.waiting.extend_from_slice(plain);
                 return;
@@ -731,8 +728,11 @@ impl Session {
         }
     }
 
-    /// Seals the record that is being filled.
+    /// Seals the record that is being filled, or what waits and may leave before the handshake is over.
     fn seal(&mut self) {
+        if self.may_send_waiting() {
+            self.seal_waiting();
+        }
         let (Some(start), Phase::Established(established)) =
             (self.open_record.take(), &mut self.phase)
         else {
@@ -749,13 +749,36 @@ impl Session {
         // The last record that the key may seal says that another follows, or that nothing does.
         if established.can_update() {
             if let Err(failure) = self.update_key() {
-                self.failure = Some(failure);
-                self.phase = Phase::Over;
+                self.end(failure);
             }
         } else {
             self.closing = true;
             self.say_alert(CLOSE_NOTIFY);
         }
+    }
+
+    /// Whether there is data that may leave although the handshake is not over.
+    fn may_send_waiting(&self) -> bool {
+        match &self.phase {
+            // rustls makes these records, and is asked for them with nothing to read: it must have
+            // read all that it was shown.
+            Phase::Handshaking(handshaking) => {
+                handshaking.may_write && self.shown == 0 && !self.waiting.is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    fn seal_waiting(&mut self) {
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return;
+        };
+        let start = self.outgoing.len();
+        let (taken, records) =
+            handshaking.write(&self.waiting, self.record_size, &mut self.outgoing);
+        self.waiting.drain(..taken);
+        let octets = self.outgoing.len() - start;
+        count_application(&mut self.sent, octets, taken, records);
     }
 
     /// Counts the records in `outgoing` from `start` on, none of which is data. Encrypted ones are

@@ -64,19 +64,11 @@ impl Running {
         use std::io::Read;
         drop(self.child.stdin.take());
         let mut printed = Vec::new();
-        for pipe in [
-            self.child
-                .stdout
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn Read>),
-            self.child
-                .stderr
-                .take()
-                .map(|pipe| Box::new(pipe) as Box<dyn Read>),
-        ] {
-            if let Some(mut pipe) = pipe {
-                pipe.read_to_end(&mut printed).unwrap();
-            }
+        if let Some(mut pipe) = self.child.stdout.take() {
+            pipe.read_to_end(&mut printed).unwrap();
+        }
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_end(&mut printed).unwrap();
         }
         let success = self.child.wait().unwrap().success();
         (success, String::from_utf8_lossy(&printed).into_owned())

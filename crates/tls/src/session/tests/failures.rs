@@ -252,3 +252,27 @@ fn a_key_has_to_fit_its_certificate() {
     options.cipher_suites = vec![CipherSuite::Aes128Gcm];
     assert!(ClientSettings::new(options).is_err());
 }
+
+#[test]
+fn what_was_not_sealed_never_leaves() {
+    for version in Version::ALL {
+        let mut client = client_options();
+        client.versions = vec![version];
+        let mut pair = Pair::with(client.clone(), server_options());
+        pair.settle().unwrap();
+        pair.client.write(b"secret");
+        // The server gives up before the client has sent it.
+        pair.server.inject(21, &[2, 80]);
+        assert_eq!(pair.down(), Err(TlsFailure::Alert(Alert(80))));
+        assert_eq!(pair.client.transmit(), b"");
+        assert!(!pair.client.wants_transmit());
+
+        let mut pair = Pair::with(client, server_options());
+        pair.settle().unwrap();
+        pair.client.write(b"sent");
+        let sealed = pair.client.transmit().to_vec();
+        pair.client.write(b"secret");
+        assert!(pair.client.handle_eof().is_err());
+        assert_eq!(pair.client.transmit(), sealed);
+    }
+}
