@@ -42,7 +42,7 @@ fn main() {
     ] {
         let settings = settings(suite);
         println!("{suite}");
-        let rows: [(&str, &dyn Fn() -> Box<dyn Sides>); 4] = [
+        let rows: [(&str, Make<'_>); 4] = [
             ("session", &|| Box::new(Sessions::new(&settings, false))),
             ("session, a record each", &|| {
                 Box::new(Sessions::new(&settings, true))
@@ -65,6 +65,9 @@ fn main() {
         }
     }
 }
+
+/// Makes both sides of a connection, established.
+type Make<'m> = &'m dyn Fn() -> Box<dyn Sides>;
 
 type Settings = (Arc<ClientSettings>, Arc<ServerSettings>);
 

@@ -44,9 +44,9 @@ const BUFFER: usize = 64 * 1024;
 /// that rustls hands over), because that saves copies: plaintext is written where it is sealed and
 /// opened where it was read, and what a turn writes becomes one record. An exchange in HTTP/2's shape
 /// (`cargo bench -p fathometer-tls`: 16 requests a write, answers of 1 KB, AES-256-GCM, AMD EPYC) takes
-/// 342 ns of a client and 272 ns of a server, with rustls's buffered interface 447 and 358 ns, with its
-/// unbuffered one 359 and 363 ns. With every answer in a record of its own it takes 438 and 449 ns: what
-/// [`transmit`](Session::transmit) joins matters as much.
+/// 165 ns of a client and 161 ns of a server; with rustls's buffered interface 234 and 215 ns, with its
+/// unbuffered one 174 and 229 ns. With every answer in a record of its own it is 252 and 302 ns: that
+/// [`transmit`](Session::transmit) joins them matters most.
 ///
 /// Invariants: any split of the input gives the same plaintext and the same figures; what is written
 /// between two calls of `transmit` leaves in as few records as hold it; nothing is given out after

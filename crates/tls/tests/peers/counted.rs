@@ -96,7 +96,7 @@ fn tshark_counts_what_sessions_count() {
     let cases: [(&str, Change); 6] = [
         ("TLS 1.3", |_, _| {}),
         ("TLS 1.2", |client, _| {
-            client.versions = vec![Version::Tls12]
+            client.versions = vec![Version::Tls12];
         }),
         ("TLS 1.2, sessions kept", |client, server| {
             client.versions = vec![Version::Tls12];
