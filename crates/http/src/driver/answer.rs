@@ -19,7 +19,7 @@ impl PageDriver {
         }
     }
 
-    fn handle_event(&mut self, place: usize, event: Event<'_>, now: Instant) {
+    pub(super) fn handle_event(&mut self, place: usize, event: Event<'_>, now: Instant) {
         let exchange = |request: RequestId| self.links[place].exchange(request);
         match event {
             Event::Begin { request } => {

@@ -7,7 +7,7 @@ use super::item::{Ask, Exchange, Item, Job, Meaning, new_record};
 use super::kind::{FileKind, Urgency};
 use super::options::{Options, Revalidation, Visit};
 use super::page::PageDriver;
-use crate::client::{Connection, Queued, RequestLine, SendError};
+use crate::client::{Queued, RequestLine};
 use crate::h1::client::Version;
 
 /// What made a flush.
@@ -112,16 +112,18 @@ impl PageDriver {
         };
         let link = &mut self.links[place];
         let entry = self.cache.get(&item.target);
-        let written = write_request(&mut link.machine, line, item, job.ask, &self.options, entry);
-        let Ok(Queued { head, fields, .. }) = written else {
+        let fields = fields_of(item, job.ask, &self.options, entry);
+        let Ok(queued) = link.machine.ask(line, fields) else {
             // Options that no request can be made of.
             self.fail_item(job.item, Failure::LocalAbort, now);
             return;
         };
         let exchange = self.exchanges.len();
         let mut record = new_record(exchange, place, method, item);
-        record.request_head = head;
-        record.request_fields = link.multiplexes().then_some(fields);
+        if let Some(Queued { head, fields, .. }) = queued {
+            record.request_head = head;
+            record.request_fields = link.multiplexes().then_some(fields);
+        }
         record.named_by = item.named_by.map(|by| self.items[by].target.clone());
         self.exchanges.push(Exchange {
             record,
@@ -228,25 +230,22 @@ fn condition(revalidation: Revalidation, entry: &CacheEntry) -> Option<(&'static
         .or(date.map(|date| ("If-Modified-Since", date)))
 }
 
-fn write_request(
-    machine: &mut Connection,
-    line: RequestLine<'_>,
+/// The fields of a request behind those that say whom and what it is to.
+fn fields_of(
     item: &Item,
     ask: Ask,
     options: &Options,
     entry: Option<&CacheEntry>,
-) -> Result<Queued, SendError> {
-    let mut request = machine.request(line)?;
+) -> Vec<(String, String)> {
+    let mut fields = options.headers.clone();
+    let mut field = |name: &str, value: String| fields.push((name.to_owned(), value));
     let urgency = options.priorities.of(item.kind);
-    for (name, value) in &options.headers {
-        request.field(name, value);
-    }
     if !options.accept_encoding.is_empty() && !item.is_image() {
         let codings: Vec<&str> = options.accept_encoding.iter().map(|c| c.token()).collect();
-        request.field("Accept-Encoding", &codings.join(", "));
+        field("Accept-Encoding", codings.join(", "));
     }
     if urgency != Urgency::DEFAULT {
-        request.field_display("Priority", urgency);
+        field("Priority", urgency.to_string());
     }
     let conditional = match ask {
         Ask::Whole { conditional } | Ask::FirstPart { conditional } => conditional,
@@ -254,24 +253,24 @@ fn write_request(
     };
     let entry = entry.filter(|_| conditional);
     if let Some((name, value)) = entry.and_then(|entry| condition(options.revalidation, entry)) {
-        request.field(name, value);
+        field(name, value.to_owned());
     }
     match ask {
         Ask::FirstPart { .. } => {
             let last = options.first_range.0.max(1) - 1;
-            request.field_display("Range", format_args!("bytes=0-{last}"));
+            field("Range", format!("bytes=0-{last}"));
             let strong = entry.and_then(CacheEntry::strong_validator);
             if let Some(strong) = strong.filter(|_| options.if_range_on_revisit) {
-                request.field("If-Range", strong);
+                field("If-Range", strong.to_owned());
             }
         }
         Ask::Rest => {
-            request.field_display("Range", format_args!("bytes={}-", item.received));
+            field("Range", format!("bytes={}-", item.received));
             if let Some(strong) = item.fresh.strong_validator() {
-                request.field("If-Range", strong);
+                field("If-Range", strong.to_owned());
             }
         }
         Ask::Whole { .. } | Ask::Head => {}
     }
-    request.send()
+    fields
 }

@@ -4,10 +4,11 @@ use std::collections::{HashMap, VecDeque};
 
 use fathometer_model::{Bytes, CloseReason, ConnectionRecord, Instant};
 
+use super::machine::{Hosted, Machine};
 use super::options::{CloseManner, Options};
 use super::page::{Action, ConnectionId, PageDriver};
 use super::policy::{Policy, Protocol};
-use crate::client::{Connection, RequestId};
+use crate::client::RequestId;
 use crate::h1::client as h1;
 use crate::h2;
 
@@ -18,7 +19,7 @@ const MOST_STREAMS: u32 = 1000;
 /// One connection: the machine, and what the driver knows besides.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) machine: Connection,
+    pub(super) machine: Machine,
     pub(super) state: LinkState,
     /// Which of the page's hosts it leads to.
     pub(super) host: u16,
@@ -62,7 +63,7 @@ impl Link {
     }
 
     pub(super) fn multiplexes(&self) -> bool {
-        self.machine.is_http2()
+        self.machine.multiplexes()
     }
 
     /// Whether it counts among the connections that a policy allows: one that a server is draining and
@@ -84,14 +85,18 @@ impl Link {
 }
 
 /// The machine of a new connection.
-fn machine(policy: &Policy, options: &Options) -> Connection {
+fn machine(policy: &Policy, options: &Options) -> Machine {
+    if policy.protocol == Protocol::Http3 {
+        let streams = policy.streams.map_or(MOST_STREAMS, u32::from);
+        return Machine::Hosted(Hosted::new(streams));
+    }
     if let Protocol::Http1(_) = policy.protocol {
         let config = h1::Config {
             depth: policy.pipeline.unwrap_or(1),
             limits: options.limits,
             timeouts: options.timeouts,
         };
-        return h1::Connection::new(config).into();
+        return Machine::Own(h1::Connection::new(config).into());
     }
     let config = h2::client::Config {
         streams: policy.streams.map_or(MOST_STREAMS, u32::from),
@@ -113,7 +118,7 @@ fn machine(policy: &Policy, options: &Options) -> Connection {
         timeouts: options.timeouts,
         ..h2::client::Config::default()
     };
-    h2::client::Connection::new(config).into()
+    Machine::Own(h2::client::Connection::new(config).into())
 }
 
 impl PageDriver {
@@ -171,7 +176,9 @@ impl PageDriver {
         if ended {
             return self.close(place, Action::Close(conn), now);
         }
-        let half = self.options.close == CloseManner::Half && was_open;
+        // QUIC has no half of a connection to end.
+        let hosted = link.machine.hosted_mut().is_some();
+        let half = self.options.close == CloseManner::Half && was_open && !hosted;
         let action = match reason {
             CloseReason::Failed(_) => Some(Action::Abort(conn)),
             CloseReason::Finished if half => Some(Action::ShutdownWrite(conn)),

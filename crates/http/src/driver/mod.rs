@@ -48,6 +48,11 @@
 //! the page. *Sharding*: the embedded files are spread over hosts of other names by a hash of their
 //! targets. *Preloads* ([`Options::preloads`]) make a file known before the HTML names it.
 //!
+//! *HTTP/3*: its machine speaks to the streams of QUIC and is held by the host, which makes the requests
+//! that [`take_request`](PageDriver::take_request) yields and hands on what the machine reports
+//! ([`handle_hosted`](PageDriver::handle_hosted), [`handle_progress`](PageDriver::handle_progress)); there
+//! is nothing to `transmit` then. All else is as with HTTP/2.
+//!
 //! Invariants: every connection has one `Connect` and one `Close` or `Abort`; every exchange is
 //! recorded once, with its outcome; no octet leaves that was not flushed, and every flush has a
 //! cause that is counted.
@@ -60,10 +65,12 @@ mod dispatch;
 mod fuzz;
 mod graph;
 mod hints;
+mod hosted;
 mod image;
 mod item;
 mod kind;
 mod link;
+mod machine;
 mod options;
 mod page;
 mod policy;
@@ -78,6 +85,7 @@ pub use fuzz::fuzz;
 pub use graph::PageGraph;
 pub use image::{Dimensions, Sizer};
 pub use kind::{FileKind, ParsePrioritiesError, Priorities, Urgency};
+pub use machine::HostedRequest;
 pub use options::{
     CloseManner, Flush, Http2Windows, Options, ParseFlushError, Revalidation, Visit,
 };

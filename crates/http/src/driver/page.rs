@@ -9,10 +9,10 @@ use super::cache::ValidatorCache;
 use super::item::{Exchange, Item, Job};
 use super::kind::FileKind;
 use super::link::{Link, LinkState};
+use super::machine::Machine;
 use super::options::{Options, Visit};
 use super::policy::Policy;
 use super::retrieval::{Counters, Milestones, Octets, Retrieval};
-use crate::client::Connection;
 
 /// A connection of one retrieval: they are numbered from 0 in the order they are asked for, and the
 /// number is [`ConnectionRecord::connection`](fathometer_model::ConnectionRecord::connection).
@@ -180,7 +180,7 @@ impl PageDriver {
         self.ended(conn, now, |machine| machine.handle_failure(failure, now));
     }
 
-    fn ended(&mut self, conn: ConnectionId, now: Instant, tell: impl FnOnce(&mut Connection)) {
+    fn ended(&mut self, conn: ConnectionId, now: Instant, tell: impl FnOnce(&mut Machine)) {
         let place = conn.0 as usize;
         if let Some(link) = self.links.get_mut(place) {
             if link.is_live() {
@@ -237,6 +237,16 @@ impl PageDriver {
                 link.flushes.pop_front();
             }
         }
+        self.note_sent(place, now);
+        let draining = matches!(self.links[place].state, LinkState::Draining { .. });
+        if draining && self.transmit(conn).is_empty() {
+            self.part(place, now);
+        }
+    }
+
+    /// Notes which requests have had their first octet handed to the transport.
+    pub(super) fn note_sent(&mut self, place: usize, now: Instant) {
+        let link = &mut self.links[place];
         let sent = (link.machine.first_unsent().0 as usize).min(link.exchanges.len());
         for &exchange in link.exchanges.get(link.sent..sent).unwrap_or_default() {
             let exchange = &mut self.exchanges[exchange];
@@ -246,9 +256,6 @@ impl PageDriver {
             }
         }
         link.sent = link.sent.max(sent);
-        if matches!(link.state, LinkState::Draining { .. }) && self.transmit(conn).is_empty() {
-            self.part(place, now);
-        }
     }
 
     /// The next thing to do with a connection, in the order decided.
@@ -341,7 +348,7 @@ impl PageDriver {
     }
 
     /// Does whatever has become possible. Every input ends here.
-    fn advance(&mut self, now: Instant) {
+    pub(super) fn advance(&mut self, now: Instant) {
         loop {
             self.end_executions(now);
             self.dispatch(now);

@@ -1,0 +1,104 @@
+//! Connections of HTTP/3, whose machines the driver's host holds: requests go out to it, and what the
+//! machine reports comes in.
+
+use fathometer_model::{Bytes, Failure, Instant};
+
+use super::link::LinkState;
+use super::machine::HostedRequest;
+use super::page::{ConnectionId, PageDriver};
+use crate::client::{Event, Head, Queued, RequestId, SendError};
+
+impl PageDriver {
+    /// The next request that the host is to make on a connection of HTTP/3, in the order decided. What
+    /// came of it is told by [`handle_queued`](Self::handle_queued).
+    pub fn take_request(&mut self, conn: ConnectionId) -> Option<HostedRequest> {
+        let link = self.links.get_mut(conn.0 as usize)?;
+        match link.is_live() {
+            true => link.machine.hosted_mut()?.take(),
+            false => None,
+        }
+    }
+
+    /// Says what a request that was taken is on the wire, or why it could not be made.
+    pub fn handle_queued(
+        &mut self,
+        conn: ConnectionId,
+        request: RequestId,
+        queued: Result<Queued, SendError>,
+        now: Instant,
+    ) {
+        let place = conn.0 as usize;
+        let Some(exchange) = self
+            .links
+            .get(place)
+            .and_then(|link| link.exchange(request))
+        else {
+            return;
+        };
+        match queued {
+            Ok(queued) => {
+                let record = &mut self.exchanges[exchange].record;
+                record.request_head = queued.head;
+                record.request_fields = Some(queued.fields);
+            }
+            Err(_) => {
+                let event = Event::Unanswered {
+                    request,
+                    failure: Failure::LocalAbort,
+                    sent: false,
+                    idempotent: true,
+                    persists: true,
+                };
+                self.handle_hosted(conn, event, None, now);
+            }
+        }
+    }
+
+    /// Takes what the machine of a connection of HTTP/3 reports; with an `Interim` or a `Head` also the
+    /// head it is about.
+    pub fn handle_hosted(
+        &mut self,
+        conn: ConnectionId,
+        event: Event<'_>,
+        head: Option<Head<'_>>,
+        now: Instant,
+    ) {
+        let place = conn.0 as usize;
+        if let Some(link) = self.links.get_mut(place)
+            && link.is_live()
+            && let Some(hosted) = link.machine.hosted_mut()
+        {
+            hosted.note(&event, head);
+            self.handle_event(place, event, now);
+            self.pump(place, &[], now);
+            self.after_pump(place, false, now);
+        }
+        self.advance(now);
+    }
+
+    /// Says which is the first request of a connection of HTTP/3 of which nothing has left yet, and how
+    /// many octets it has sent and received in all.
+    pub fn handle_progress(
+        &mut self,
+        conn: ConnectionId,
+        first_unsent: RequestId,
+        sent: Bytes,
+        received: Bytes,
+        now: Instant,
+    ) {
+        let place = conn.0 as usize;
+        let Some(link) = self.links.get_mut(place) else {
+            return;
+        };
+        let Some(hosted) = link.machine.hosted_mut() else {
+            return;
+        };
+        hosted.handle_sent(first_unsent);
+        self.octets.received += received - link.record.received.min(received);
+        link.record.sent = sent;
+        link.record.received = received;
+        if link.state != LinkState::Closed {
+            self.note_sent(place, now);
+        }
+    }
+}

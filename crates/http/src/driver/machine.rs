@@ -1,0 +1,247 @@
+//! What speaks on a connection: a machine of the driver's own, or one that its host holds.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use fathometer_model::{Bytes, CloseReason, Failure, Instant};
+
+use crate::client::{Connection, Event, Head, Queued, RequestId, RequestLine, SendError};
+use crate::field_block::FieldBlock;
+use crate::h2;
+
+/// The machine of one connection.
+#[derive(Debug)]
+pub(super) enum Machine {
+    /// It turns requests into the octets of one transport.
+    Own(Connection),
+    /// HTTP/3's speaks to the many streams of QUIC and is where those are: with the driver's host. Here
+    /// is what is to be asked of it and what it owes.
+    Hosted(Hosted),
+}
+
+/// A request that the host of the driver is to make on a connection of HTTP/3.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostedRequest {
+    /// Its number on the connection. The host's machine numbers requests from 0 as well.
+    pub request: RequestId,
+    /// The method.
+    pub method: String,
+    /// The target.
+    pub target: String,
+    /// The host, with its port if it has one.
+    pub host: String,
+    /// Names and values of the fields.
+    pub fields: Vec<(String, String)>,
+}
+
+/// What the driver knows of a machine that its host holds.
+#[derive(Debug)]
+pub(super) struct Hosted {
+    waiting: VecDeque<HostedRequest>,
+    /// The most requests without a whole answer.
+    streams: usize,
+    next: RequestId,
+    /// Requests asked and not done with.
+    owed: BTreeSet<RequestId>,
+    first_unsent: RequestId,
+    status: u16,
+    fields: FieldBlock,
+    /// Why it is at its end, and what becomes of what it owes.
+    end: Option<(CloseReason, Failure)>,
+    is_closed: bool,
+}
+
+impl Hosted {
+    pub(super) fn new(streams: u32) -> Hosted {
+        Hosted {
+            waiting: VecDeque::new(),
+            streams: streams as usize,
+            next: RequestId(0),
+            owed: BTreeSet::new(),
+            first_unsent: RequestId(0),
+            status: 0,
+            fields: FieldBlock::default(),
+            end: None,
+            is_closed: false,
+        }
+    }
+
+    /// The next request to be made.
+    pub(super) fn take(&mut self) -> Option<HostedRequest> {
+        self.waiting.pop_front().filter(|_| self.end.is_none())
+    }
+
+    pub(super) fn handle_sent(&mut self, first_unsent: RequestId) {
+        self.first_unsent = self.first_unsent.max(first_unsent).min(self.next);
+    }
+
+    /// Takes note of what the host's machine reports, before the driver acts on it.
+    pub(super) fn note(&mut self, event: &Event<'_>, head: Option<Head<'_>>) {
+        match *event {
+            Event::Head { .. } | Event::Interim { .. } => {
+                self.fields.clear();
+                if let Some(head) = head {
+                    self.status = head.status();
+                    for (name, value) in head.fields() {
+                        self.fields.push(name, value);
+                    }
+                }
+            }
+            Event::End { request, .. }
+            | Event::Failed { request, .. }
+            | Event::Unanswered { request, .. } => {
+                self.owed.remove(&request);
+            }
+            Event::Closed { reason } => self.end_with(reason, Failure::ClosedEarly),
+            _ => {}
+        }
+    }
+
+    fn end_with(&mut self, reason: CloseReason, failure: Failure) {
+        self.end.get_or_insert((reason, failure));
+    }
+
+    fn poll<'i>(&mut self) -> Option<Event<'i>> {
+        let (reason, failure) = self.end.filter(|_| !self.is_closed)?;
+        if let Some(request) = self.owed.pop_first() {
+            return Some(Event::Unanswered {
+                request,
+                failure,
+                sent: request < self.first_unsent,
+                idempotent: true,
+                persists: false,
+            });
+        }
+        self.is_closed = true;
+        Some(Event::Closed { reason })
+    }
+}
+
+/// Passes a call on to a machine of the driver's own; what there is instead for one that is hosted.
+macro_rules! own {
+    ($machine:expr, $own:ident => $call:expr, $hosted:ident => $instead:expr) => {
+        match $machine {
+            Machine::Own($own) => $call,
+            Machine::Hosted($hosted) => $instead,
+        }
+    };
+}
+
+impl Machine {
+    pub(super) const fn multiplexes(&self) -> bool {
+        match self {
+            Machine::Own(connection) => connection.is_http2(),
+            Machine::Hosted(_) => true,
+        }
+    }
+
+    pub(super) fn http2(&self) -> Option<&h2::client::Connection> {
+        own!(self, own => own.http2(), _hosted => None)
+    }
+
+    pub(super) fn hosted_mut(&mut self) -> Option<&mut Hosted> {
+        own!(self, _own => None, hosted => Some(hosted))
+    }
+
+    pub(super) fn accepts_requests(&self) -> bool {
+        own!(self, own => own.accepts_requests(), hosted => hosted.end.is_none())
+    }
+
+    pub(super) fn can_request(&self) -> bool {
+        own!(self, own => own.can_request(),
+            hosted => hosted.end.is_none() && hosted.owed.len() < hosted.streams)
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        own!(self, own => own.outstanding(), hosted => hosted.owed.len())
+    }
+
+    pub(super) fn first_unsent(&self) -> RequestId {
+        own!(self, own => own.first_unsent(), hosted => hosted.first_unsent)
+    }
+
+    /// Asks for something, with these fields. What a hosted machine makes of it is told later.
+    pub(super) fn ask(
+        &mut self,
+        line: RequestLine<'_>,
+        fields: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Option<Queued>, SendError> {
+        match self {
+            Machine::Own(own) => {
+                let mut request = own.request(line)?;
+                for (name, value) in fields {
+                    request.field(&name, &value);
+                }
+                request.send().map(Some)
+            }
+            Machine::Hosted(hosted) => {
+                let request = hosted.next;
+                hosted.next = RequestId(request.0 + 1);
+                hosted.owed.insert(request);
+                hosted.waiting.push_back(HostedRequest {
+                    request,
+                    method: line.method.to_owned(),
+                    target: line.target.to_owned(),
+                    host: line.host.to_owned(),
+                    fields: fields.into_iter().collect(),
+                });
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
+        own!(self, own => own.cancel(request, failure, now), _hosted => {});
+    }
+
+    pub(super) fn held(&self) -> Bytes {
+        own!(self, own => own.held(), _hosted => Bytes(0))
+    }
+
+    pub(super) fn release(&mut self, octets: Bytes) -> Bytes {
+        own!(self, own => own.release(octets), _hosted => Bytes(0))
+    }
+
+    pub(super) fn transmit(&self) -> &[u8] {
+        own!(self, own => own.transmit(), _hosted => &[])
+    }
+
+    pub(super) fn transmitted(&mut self, octets: usize, now: Instant) {
+        own!(self, own => own.transmitted(octets, now), _hosted => {});
+    }
+
+    pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
+        own!(self, own => own.poll(input, now), hosted => hosted.poll())
+    }
+
+    pub(super) fn handle_eof(&mut self, now: Instant) {
+        own!(self, own => own.handle_eof(now),
+            hosted => hosted.end_with(CloseReason::ServerEarly, Failure::ClosedEarly));
+    }
+
+    pub(super) fn handle_failure(&mut self, failure: Failure, now: Instant) {
+        own!(self, own => own.handle_failure(failure, now),
+            hosted => hosted.end_with(CloseReason::Failed(failure), failure));
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        own!(self, own => own.handle_timeout(now), _hosted => {});
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        own!(self, own => own.poll_timeout(), _hosted => None)
+    }
+
+    pub(super) fn finish(&mut self) {
+        own!(self, own => own.finish(),
+            hosted => hosted.end_with(CloseReason::Finished, Failure::LocalAbort));
+    }
+
+    pub(super) fn close_reason(&self) -> Option<CloseReason> {
+        own!(self, own => own.close_reason(),
+            hosted => hosted.end.filter(|_| hosted.is_closed).map(|(reason, _)| reason))
+    }
+
+    pub(super) fn head(&self) -> Head<'_> {
+        own!(self, own => own.head(), hosted => Head::new(hosted.status, &hosted.fields))
+    }
+}
