@@ -49,6 +49,7 @@ impl<'a> Access<'a> {
 pub struct Credentials {
     authority: Authority,
     identity: Identity,
+    early_data: bool,
 }
 
 impl Credentials {
@@ -59,7 +60,22 @@ impl Credentials {
         Ok(Credentials {
             authority,
             identity,
+            early_data: false,
         })
+    }
+
+    /// The same for a server that takes requests along with resumed handshakes; our origin alone does.
+    #[must_use]
+    pub fn with_early_data(self) -> Credentials {
+        Credentials {
+            early_data: true,
+            ..self
+        }
+    }
+
+    /// Whether requests are taken along with resumed handshakes.
+    pub fn takes_early_data(&self) -> bool {
+        self.early_data
     }
 
     /// What clients are to trust.

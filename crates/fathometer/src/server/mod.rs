@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use fathometer_http::h1::server::{CloseManner, Coalesce, ServerConfig};
 use fathometer_http::h2;
+use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::{Origin, OriginConfig, OriginError};
 use fathometer_model::{Bytes, Instant, Site};
 use fathometer_sys::{Clock, socket};
-use fathometer_tls::{ServerOptions, ServerSettings, SettingsError};
+use fathometer_tls::{ServerOptions, ServerSettings, SettingsError, Tickets};
 
 pub use self::credentials::{Access, Credentials};
 use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded, Program};
@@ -35,6 +36,9 @@ use crate::origin::{OriginHandle, OriginLoop, OriginSockets, OriginStatistics, P
 
 /// The port that servers under test listen on in the clear; see [`Access::port`].
 pub const PORT: u16 = 80;
+
+/// The most octets of early data that our origin takes, where it takes any: the requests of a page.
+const MOST_EARLY_DATA: u32 = 64 * 1024;
 
 /// What a cell asks of its server.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +65,10 @@ pub struct Content<'a> {
     pub site: &'a Arc<Site>,
     /// The folder it was written to.
     pub folder: &'a Path,
+    /// What our origin may push with which page.
+    pub push: &'a Plan,
+    /// What our origin tells of before a page, by 103 (Early Hints).
+    pub early_hints: &'a Plan,
 }
 
 /// A server at work.
@@ -188,7 +196,7 @@ pub fn start_with_access(
     clock: Clock,
 ) -> Result<Running, ServerError> {
     if let Some(embedded) = &definition.embedded {
-        let origin = embedded_origin(&definition.name, embedded, content.site, clock)?;
+        let origin = origin_for(&definition.name, embedded, content, clock)?;
         let protocols = protocols(embedded_config(embedded, demands), access, clock)?;
         return start_embedded(origin, protocols, host, demands, access, clock);
     }
@@ -295,6 +303,14 @@ pub fn protocols(
             let unix_time = clock.realtime_of(Instant::ZERO);
             let mut options = ServerOptions::new(credentials.identity().clone(), unix_time);
             options.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            if credentials.takes_early_data() {
+                // Early data is safe from being replayed only where a ticket is known to be used once.
+                options.tickets = Tickets::Stateful {
+                    count: 2,
+                    capacity: 1024,
+                };
+                options.early_data = Some(MOST_EARLY_DATA);
+            }
             Some(ServerSettings::new(options)?)
         }
     };
@@ -305,18 +321,35 @@ pub fn protocols(
     })
 }
 
-/// Our origin for a definition and a site.
+/// Our origin for a definition and a site, with nothing that goes with its pages.
 pub fn embedded_origin(
     name: &str,
     embedded: &Embedded,
     site: &Arc<Site>,
     clock: Clock,
 ) -> Result<Arc<Origin>, ServerError> {
+    let content = Content {
+        site,
+        folder: Path::new(""),
+        push: &Plan::default(),
+        early_hints: &Plan::default(),
+    };
+    origin_for(name, embedded, content, clock)
+}
+
+fn origin_for(
+    name: &str,
+    embedded: &Embedded,
+    content: Content<'_>,
+    clock: Clock,
+) -> Result<Arc<Origin>, ServerError> {
     let origin = Origin::new(
-        Arc::clone(site),
+        Arc::clone(content.site),
         OriginConfig {
             dress: embedded.dress(name)?,
             wall_clock: clock.realtime_of(Instant::ZERO),
+            push: content.push.clone(),
+            early_hints: content.early_hints.clone(),
             ..OriginConfig::default()
         },
     )?;

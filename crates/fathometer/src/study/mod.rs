@@ -1,8 +1,9 @@
 //! Studies: what is varied ([`spec`]), in which order it is run ([`schedule`]), one repetition
-//! ([`replicate`]) and all of them ([`run`]), also when they take more than one sitting ([`past`]).
+//! ([`replicate`]; [`page`], [`load`]) and all of them ([`run`]), also when they take more than one sitting ([`past`]).
 
 pub mod load;
 mod materials;
+pub mod page;
 pub mod past;
 mod plots;
 pub mod replicate;

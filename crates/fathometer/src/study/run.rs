@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fathometer_analysis::run::{
     EraInfo, Mode, PathInfo, Run, RunInfo, ServerInfo, Setting, SettingState,
 };
-use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Site, Validity};
+use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Validity};
 use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
-use fathometer_workload::microscape;
 
 use super::load::{LoadSite, ability};
 use super::materials::{Materials, limitable};
+use super::page;
 use super::past::{self, Mismatch, Past};
 use super::plots;
 use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
@@ -104,10 +104,10 @@ pub enum RunError {
     /// A replicate.
     #[error(transparent)]
     Replicate(#[from] ReplicateError),
-    /// The workload is not known.
-    #[error("there is no workload named {0:?} whose page could be retrieved: there is microscape")]
+    /// The workload is one of files alone.
+    #[error("the workload {0:?} has no page that could be retrieved")]
     Workload(String),
-    /// A workload of a load study.
+    /// A workload that is not known, or cannot be made.
     #[error(transparent)]
     LoadWorkload(#[from] workload::LoadError),
     /// An earlier sitting of the run cannot be read.
@@ -145,25 +145,23 @@ pub fn execute(
     let materials = Materials::load(&cells)?;
     let cells = materials.possible(cells, &mut notes);
     let cells = match study.kind {
-        Kind::Page => cells,
+        Kind::Page => page::possible(cells, &mut notes),
         Kind::Load => limitable(study, cells, &ability::lacking(), &mut notes),
     };
     if cells.is_empty() {
         return Err(RunError::Empty(notes.join("; ")));
     }
     let scratch = Scratch::new().map_err(RunError::Scratch)?;
-    let (site, sites) = match study.kind {
+    let (pages, sites) = match study.kind {
         Kind::Page => {
-            let site = site(study, request.seed)?;
             let programs = |(_, installed): &(_, Option<Installed>)| installed.is_some();
-            if materials.servers.values().any(programs) {
-                site_folder::write(&site, scratch.path())?;
-            }
-            (site, BTreeMap::new())
+            let on_disk = materials.servers.values().any(programs);
+            let pages = page::site::load(&cells, request.seed, on_disk, scratch.path())?;
+            (pages, BTreeMap::new())
         }
         Kind::Load => {
             let sites = load_sites(&cells, request.seed, scratch.path(), &mut notes)?;
-            (nothing(study), sites)
+            (BTreeMap::new(), sites)
         }
     };
     if study.kind == Kind::Load {
@@ -199,8 +197,7 @@ pub fn execute(
     let execution = Execution {
         shared: Shared {
             study,
-            site: Arc::new(site),
-            site_folder: scratch.path(),
+            pages: &pages,
             sites: &sites,
             mode,
             seed: request.seed,
@@ -318,25 +315,6 @@ fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
         &cell.block
     } else {
         cell.level(factor)
-    }
-}
-
-fn site(study: &Study, seed: Seed) -> Result<Site, RunError> {
-    match study.workload.as_str() {
-        "microscape" => Ok(microscape::site(
-            seed.stream("workload"),
-            microscape::Variant::LowerCase,
-        )),
-        other => Err(RunError::Workload(other.to_owned())),
-    }
-}
-
-/// The site of a study that has one for each workload.
-fn nothing(study: &Study) -> Site {
-    Site {
-        name: study.workload.clone(),
-        files: Vec::new(),
-        pages: Vec::new(),
     }
 }
 
@@ -582,7 +560,7 @@ impl Execution<'_> {
                 Err(ReplicateError::Server(error).into())
             }
             // A server that does not start spoils its cell, not the run.
-            Err(error @ (ReplicateError::Server(_) | ReplicateError::Warming { .. })) => {
+            Err(error @ (ReplicateError::Server(_) | ReplicateError::Beforehand { .. })) => {
                 Ok(ReplicateRecord {
                     block: cell.block.clone(),
                     cell: cell.key.clone(),

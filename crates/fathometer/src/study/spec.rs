@@ -25,6 +25,9 @@ pub struct Study {
     pub kind: Kind,
     /// The workload whose site it serves (`microscape`); a factor of that name says more.
     pub workload: String,
+    /// Of which replicates the packets are kept when they have been counted; of page retrievals.
+    #[serde(default)]
+    pub captures: Captures,
     /// How a load is measured; a study of the kind `load` has it.
     #[serde(default)]
     pub load: Option<Load>,
@@ -58,6 +61,17 @@ pub enum Kind {
     Page,
     /// A load test.
     Load,
+}
+
+/// Of which replicates the packets are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Captures {
+    /// Of every one.
+    #[default]
+    All,
+    /// Of the first of each cell.
+    First,
 }
 
 /// How the numbers of users are to be compared with a paper's.
@@ -245,7 +259,12 @@ pub enum SpecError {
 impl Study {
     /// Reads a study and checks that its parts fit together.
     pub fn parse(text: &str) -> Result<Study, SpecError> {
-        let study: Study = toml::from_str(text)?;
+        let mut study: Study = toml::from_str(text)?;
+        let workload = study.workload.clone();
+        study
+            .defaults
+            .entry("workload".to_owned())
+            .or_insert(workload);
         let nonsense = |reason: String| SpecError::Nonsense {
             study: study.name.clone(),
             reason,

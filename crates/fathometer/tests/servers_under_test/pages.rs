@@ -59,6 +59,8 @@ fn serves_pages(name: &str, coding: Option<&str>, limit: Option<u32>) {
     let content = Content {
         site,
         folder: files.folder(),
+        push: &Plan::default(),
+        early_hints: &Plan::default(),
     };
     let running = server::start(
         &definition,

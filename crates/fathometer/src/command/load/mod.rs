@@ -4,7 +4,7 @@ mod output;
 mod plan;
 mod probes;
 mod rate;
-mod security;
+pub mod security;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -89,7 +89,8 @@ impl SecurityArguments {
         defaults
     }
 
-    fn options(&self, clock: Clock) -> Result<ClientOptions, Failure> {
+    /// What the client begins TLS with, but for its protocols.
+    pub fn options(&self, clock: Clock) -> Result<ClientOptions, Failure> {
         let verification = match (self.insecure, &self.cacert) {
             (true, _) => Verification::Off,
             (false, Some(file)) => Verification::Roots(roots(file)?),
@@ -275,7 +276,7 @@ fn secured(
     let mut options = arguments.options(clock)?;
     let offers = |protocol: Protocol| match protocol {
         Protocol::Http1(Version::Http11) => vec![b"http/1.1".to_vec()],
-        Protocol::Http1(_) => vec![b"http/1.0".to_vec()],
+        Protocol::Http1(_) => vec![b"http/1.0".to_vec(), b"http/1.1".to_vec()],
         Protocol::Http2 => vec![b"h2".to_vec()],
         Protocol::Http3 => vec![b"h3".to_vec()],
     };

@@ -1,0 +1,258 @@
+//! What a page study takes from a retrieval: metrics, and what speaks against them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_analysis::packets::{Accounting, Class, Direction, Integrity};
+use fathometer_http::driver::Retrieval;
+use fathometer_model::{Bytes, CloseReason, ExchangeRecord, Instant, Outcome, Validity};
+use fathometer_sys::Clock;
+
+use super::super::spec::Limits;
+use super::{PageSite, STALL};
+use crate::client::LoopStatistics;
+use crate::server::ServerReport;
+
+/// What speaks against a replicate besides the path.
+pub(super) fn judge(
+    retrieval: &Retrieval,
+    statistics: &LoopStatistics,
+    accounting: &Accounting,
+    limits: Option<&Limits>,
+    validity: &mut Validity,
+) {
+    if statistics.timed_out {
+        validity.invalidate(format!(
+            "the page was not complete within {} s",
+            limits.map_or(300, |limits| limits.deadline_s)
+        ));
+    }
+    if let Some((target, failure)) = retrieval.failures.first() {
+        let why = statistics.tls_failure.as_ref();
+        let why = why.map_or_else(String::new, |words| format!(": {words}"));
+        validity.invalidate(format!(
+            "{} files could not be had, the first {target}: {failure:?}{why}",
+            retrieval.failures.len()
+        ));
+    }
+    let refused = retrieval
+        .exchanges
+        .iter()
+        .find(|exchange| exchange.status.is_some_and(|status| status >= 400));
+    if let Some(exchange) = refused {
+        validity.invalidate(format!(
+            "{} was answered with {}",
+            exchange.target,
+            exchange.status.unwrap_or_default()
+        ));
+    }
+    let limit = limits.map_or(Duration::from_millis(50), |limits| {
+        Duration::from_micros(limits.lateness_max_us)
+    });
+    if statistics.busy_max > limit {
+        validity.invalidate(format!(
+            "the client was busy for {:.1?} at a stretch (limit {limit:.1?})",
+            statistics.busy_max
+        ));
+    }
+    if accounting.integrity != Integrity::Whole {
+        validity.invalidate(format!(
+            "the capture is not whole: {}",
+            accounting.integrity
+        ));
+    }
+}
+
+/// Adds what a retrieval tells to what its packets tell.
+pub(super) fn add(
+    metrics: &mut BTreeMap<String, f64>,
+    retrieval: &Retrieval,
+    served: Option<u64>,
+    report: &ServerReport,
+    page: &PageSite,
+) {
+    let mut put = |name: &str, value: f64| {
+        metrics.insert(name.to_owned(), value);
+    };
+    let milestones = &retrieval.milestones;
+    let start = retrieval
+        .connections
+        .first()
+        .map(|connection| connection.opened);
+    let since = |from: Option<Instant>, to: Option<Instant>| -> Option<f64> {
+        Some(to?.since(from?).as_secs_f64())
+    };
+    let times = [
+        ("elapsed_s", since(start, milestones.page_complete)),
+        ("first_byte_s", since(start, milestones.base_first_byte)),
+        ("critical_s", since(start, milestones.critical_complete)),
+        ("html_s", since(start, milestones.base_complete)),
+        ("sizes_known_s", since(start, milestones.sizes_known)),
+        (
+            "second_batch_s",
+            since(milestones.base_first_byte, milestones.second_batch_sent),
+        ),
+    ];
+    for (name, value) in times {
+        if let Some(value) = value {
+            put(name, value);
+        }
+    }
+    let exchanges = &retrieval.exchanges;
+    let complete: Vec<_> = exchanges
+        .iter()
+        .filter(|exchange| exchange.outcome == Outcome::Complete)
+        .collect();
+    put("exchanges", complete.len() as f64);
+    put(
+        "not_modified",
+        complete.iter().filter(|e| e.status == Some(304)).count() as f64,
+    );
+    if !complete.is_empty() {
+        let mean = |bytes: fn(&ExchangeRecord) -> Bytes| {
+            complete.iter().map(|e| bytes(e).as_f64()).sum::<f64>() / complete.len() as f64
+        };
+        put(
+            "request_mean_bytes",
+            mean(|e| e.request_head + e.request_body),
+        );
+        put("response_head_mean_bytes", mean(|e| e.response_head));
+    }
+    if let Some(base) = complete
+        .iter()
+        .find(|e| e.target == page.base && e.status == Some(200))
+    {
+        put("html_bytes_coded", base.response_body.as_f64());
+    }
+    if let Some(base) = page.site.files.iter().find(|file| file.path == page.base) {
+        put("html_bytes", base.body.len().as_f64());
+    }
+    put(
+        "requests_retried",
+        f64::from(retrieval.counters.requests_retried),
+    );
+    put("flushes", f64::from(retrieval.counters.flushes()));
+    put("flushes_timer", f64::from(retrieval.counters.flushes_timer));
+    // What the server gave to its kernel and the client never had whole.
+    if let Some(served) = served {
+        put(
+            "responses_lost",
+            served.saturating_sub(complete.len() as u64) as f64,
+        );
+    }
+    let failed = retrieval
+        .connections
+        .iter()
+        .filter(|connection| matches!(connection.close, CloseReason::Failed(_)))
+        .count();
+    put("connections_failed", failed as f64);
+    let octets = &retrieval.octets;
+    for (name, value) in [
+        ("first_byte_received_bytes", octets.base_first_byte),
+        ("html_received_bytes", octets.base_complete),
+        ("critical_received_bytes", octets.critical_complete),
+        ("page_received_bytes", octets.page_complete),
+    ] {
+        if let Some(value) = value {
+            put(name, value.as_f64());
+        }
+    }
+    put("preloads", f64::from(retrieval.counters.preloads));
+    put("pushes", f64::from(retrieval.counters.pushes_promised));
+    put("pushes_used", f64::from(retrieval.counters.pushes_used));
+    put("pushes_unused", f64::from(retrieval.counters.pushes_unused));
+    put(
+        "pushes_refused",
+        f64::from(retrieval.counters.pushes_refused),
+    );
+    add_headers(&mut put, &retrieval.exchanges);
+    add_handshakes(&mut put, retrieval);
+    if let Some(cpu) = report.program_cpu {
+        put("server_cpu_s", cpu.as_secs_f64());
+    }
+}
+
+/// Octets of heads of all exchanges, on the wire and before compression. Where nothing is compressed the
+/// two are the same.
+fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
+    let sum = |octets: &dyn Fn(&ExchangeRecord) -> Bytes| -> f64 {
+        exchanges.iter().map(|e| octets(e).as_f64()).sum()
+    };
+    let up = sum(&|e| e.request_head);
+    let down = sum(&|e| e.response_head);
+    let plain_up = sum(&|e| e.request_fields.unwrap_or(e.request_head));
+    let plain_down = sum(&|e| e.response_fields.unwrap_or(e.response_head));
+    put("header_bytes_up", up);
+    put("header_bytes_down", down);
+    put("header_bytes", up + down);
+    put("header_plain_bytes_up", plain_up);
+    put("header_plain_bytes_down", plain_down);
+    put("header_plain_bytes", plain_up + plain_down);
+    if plain_up > 0.0 {
+        let kept = (up + down) / (plain_up + plain_down);
+        put("header_saved_pct", 100.0 * (1.0 - kept));
+    }
+    // How well the repetition in a page's requests is made use of shows after the first of them.
+    let later = || exchanges.iter().skip(1).filter(|e| !e.pushed);
+    let (wire, plain) = later().fold((0.0, 0.0), |(wire, plain), e| {
+        let fields = e.request_fields.unwrap_or(e.request_head);
+        (wire + e.request_head.as_f64(), plain + fields.as_f64())
+    });
+    if plain > 0.0 {
+        put("header_saved_repeated_pct", 100.0 * (1.0 - wire / plain));
+    }
+}
+
+/// What it took until requests could leave: in round trips, octets and time.
+fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
+    let connections = &retrieval.connections;
+    put("connections_opened", connections.len() as f64);
+    let ready = |c: &fathometer_model::ConnectionRecord| c.established.map(|at| at.since(c.opened));
+    if let Some(ready) = connections.first().and_then(ready) {
+        put("ready_s", ready.as_secs_f64());
+    }
+    let protected: Vec<_> = connections.iter().filter_map(|c| c.tls.as_ref()).collect();
+    let sum = |octets: fn(&fathometer_model::TlsRecord) -> Bytes| -> f64 {
+        protected.iter().map(|tls| octets(tls).as_f64()).sum()
+    };
+    put("handshake_bytes_up", sum(|tls| tls.sent));
+    put("handshake_bytes_down", sum(|tls| tls.received));
+    put("handshake_bytes", sum(|tls| tls.sent + tls.received));
+    if let Some(first) = protected.first() {
+        put("tls_s", first.finished.since(first.begun).as_secs_f64());
+        put("tls_round_trips", f64::from(first.round_trips));
+        let resumed = protected.iter().filter(|tls| tls.resumed).count();
+        put("tls_resumed", resumed as f64);
+        let early = protected.iter().filter(|tls| tls.early_data == Some(true));
+        put("tls_early_data", early.count() as f64);
+    }
+}
+
+/// Gaps before the page was complete that a delayed acknowledgement ended: the client's own shows at
+/// once, the server's a round trip later.
+pub(super) fn stalls(
+    accounting: &Accounting,
+    retrieval: &Retrieval,
+    clock: Clock,
+    round_trip: Duration,
+) -> usize {
+    let Some(complete) = retrieval.milestones.page_complete else {
+        return 0;
+    };
+    // A capture tells wall-clock time.
+    let complete = clock.realtime_of(complete);
+    accounting
+        .idle_gaps
+        .iter()
+        .filter(|gap| gap.ended_by.class == Class::PureAck && !gap.ended_by.retransmission)
+        .filter(|gap| {
+            let shortest = match gap.ended_by.direction {
+                Direction::Up => STALL,
+                Direction::Down => STALL + round_trip,
+            };
+            let length = Duration::from_nanos(gap.duration_ns);
+            let end = Duration::from_nanos(gap.start.as_nanos()) + length;
+            length >= shortest && end <= complete
+        })
+        .count()
+}

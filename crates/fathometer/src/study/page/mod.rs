@@ -1,0 +1,359 @@
+//! One replicate of a page study: a laboratory is built, a page is retrieved, the packets are counted,
+//! and the laboratory is taken down.
+//!
+//! `levels` says what each level of each factor means, [`site`] what is retrieved, `path` over which
+//! path, `metrics` what is taken from it.
+
+mod levels;
+mod metrics;
+mod path;
+pub mod site;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use fathometer_analysis::packets::{self, Accounting, Integrity};
+use fathometer_http::driver::{PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit};
+use fathometer_model::{Instant, ReplicateRecord, Validity};
+use fathometer_sys::era::{AppliedSettings, TcpSettings};
+use fathometer_sys::machine::CpuTimes;
+use fathometer_sys::{Clock, SocketOptions};
+use fathometer_tls::{ClientOptions, ClientSettings, Verification};
+
+use self::levels::Levels;
+pub use self::site::PageSite;
+use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
+use super::spec::{Captures, Cell};
+use crate::client::{self, ClientSockets, LoopStatistics, alpn_name};
+use crate::key_log::KeyLogFile;
+use crate::lab::{Host, Lab, Side};
+use crate::run_folder::{WriteError, write_lines};
+use crate::server::{self, Access, Content, Credentials};
+use crate::wire::WireOptions;
+
+/// A gap on a connection that a delayed acknowledgement ends is a stall from here on: Linux delays
+/// by 40 ms at least, BSD by up to 200 ms.
+const STALL: Duration = Duration::from_millis(35);
+
+/// Sessions that a client keeps to resume: one for each host of a page is enough.
+const SESSIONS: usize = 64;
+
+/// How long a first retrieval, within the server's host, may take.
+const BEFOREHAND: Duration = Duration::from_secs(20);
+
+/// The cells whose pages can be retrieved; a note for what is left out.
+pub fn possible(cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
+    let (left_out, kept): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(|cell| {
+        let policy = cell.level("policy").parse::<Policy>();
+        policy.is_ok_and(|policy| policy.protocol == Protocol::Http3)
+    });
+    if !left_out.is_empty() {
+        let count = left_out.len();
+        notes.push(format!(
+            "pages are not retrieved over HTTP/3 yet: {count} cells left out"
+        ));
+    }
+    kept
+}
+
+/// Makes one replicate.
+pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
+    let cell = setup.cell;
+    let levels = Levels::of(setup, shared)?;
+    let profile = path::profile(cell, setup.profile)?;
+    let limits = shared.study.limits.get(cell.level("path"));
+    let clock = Clock::start();
+    let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
+    // Common random numbers: the path's decisions depend on the path and the repetition alone, so
+    // that the policies compared meet the same losses.
+    let seed = shared
+        .seed
+        .stream(cell.level("path"))
+        .child(u64::from(setup.replicate));
+    let capture = setup.folder.join("capture.pcapng");
+    let mut options = WireOptions::new(seed);
+    options.clock = clock;
+    options.capture = Some(capture.clone());
+    options.comment = format!("{} replicate {}", cell.key, setup.replicate);
+    options.limits = limits.map(wire_limits);
+    // A cell that asks for acknowledgements at once has none that could be delayed.
+    options.client_acks = match levels.quick_ack {
+        Some(true) => None,
+        _ => setup.era.client_delayed_ack,
+    };
+    // Spinning makes a path punctual while it has a processor to itself; beside others it makes them
+    // late.
+    let neighbours = shared.study.side_by_side.get(cell.level("path"));
+    if neighbours.is_some_and(|&width| width > 1) {
+        options.spin = Duration::ZERO;
+    }
+    let building = shared
+        .building
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    // Many may have waited here when the user wanted to end.
+    if (shared.interrupted)() {
+        return Err(ReplicateError::Interrupted);
+    }
+    let lab = Lab::start(&profile, &options, |side| settings(setup, &levels, side))?;
+    let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
+    let credentials = credentials(&levels, clock)?;
+    let access = credentials.as_ref().map_or(Access::Clear, Access::Tls);
+    let running = server::start_with_access(
+        setup.definition,
+        setup.installed,
+        &lab.server,
+        Content {
+            site: &levels.page.site,
+            folder: &levels.page.folder,
+            push: &levels.push,
+            early_hints: &levels.early_hints,
+        },
+        levels.demands,
+        access,
+        clock,
+    )?;
+    let sockets = ClientSockets {
+        options: SocketOptions {
+            no_delay: Some(levels.demands.nodelay),
+            ..setup.era.settings(Side::Client, None).socket
+        },
+        quick_ack: levels.quick_ack.or(setup.era.client_quick_ack),
+        tls: client_tls(&levels, access, setup.folder, clock)?,
+    };
+    let mut cache = ValidatorCache::default();
+    if levels.visit == Visit::Revalidate || (levels.policy.tls && levels.tls.resumes) {
+        let filled = retrieve_beforehand(setup, &levels, &lab.server, &sockets, access, clock)?;
+        if levels.visit == Visit::Revalidate {
+            cache = filled;
+        }
+    }
+    drop(building);
+    let responses_before = running.responses();
+    let cpu_before = CpuTimes::read();
+    let deadline =
+        clock.now() + Duration::from_secs(limits.map_or(300, |limits| limits.deadline_s));
+    let (retrieval, statistics) = retrieve(
+        &lab.client,
+        &levels,
+        cache,
+        &sockets,
+        access.port(),
+        clock,
+        deadline,
+        shared.interrupted,
+    )?;
+    let round_trip = profile.round_trip();
+    // The last acknowledgement may still wait for its time: the kernel's 40 ms, or a tick.
+    let ack_wait = options
+        .client_acks
+        .map_or(Duration::from_millis(60), |clock| clock.tick);
+    // Of a page that was broken off, nothing is worth waiting for.
+    if !(shared.interrupted)() {
+        lab.settle(
+            round_trip + ack_wait + Duration::from_millis(20),
+            Duration::from_secs(15) + round_trip * 4,
+        );
+    }
+    let cpu_after = CpuTimes::read();
+    let served = match (responses_before, running.responses()) {
+        (Some(before), Some(after)) => Some(after - before),
+        _ => None,
+    };
+    let report = running.stop()?;
+    let (certificate, mut validity) = lab.stop();
+    if (shared.interrupted)() {
+        return Err(ReplicateError::Interrupted);
+    }
+    // Before the capture is looked at: on a full disk that is torn, and what is wrong is not the
+    // capture.
+    write_lines(&setup.folder.join("exchanges.ndjson"), &retrieval.exchanges)?;
+    write_lines(
+        &setup.folder.join("connections.ndjson"),
+        &retrieval.connections,
+    )?;
+    let accounting = account(&capture)?;
+    let keeps = shared.study.captures == Captures::All || setup.replicate == 0;
+    // What cannot be judged is to be looked at.
+    if !keeps && accounting.integrity == Integrity::Whole {
+        std::fs::remove_file(&capture).map_err(|error| WriteError {
+            path: capture.clone(),
+            error,
+        })?;
+    }
+    metrics::judge(&retrieval, &statistics, &accounting, limits, &mut validity);
+    judge_settings(&levels, &applied, &mut validity);
+    let mut metrics = accounting.metrics();
+    metrics::add(&mut metrics, &retrieval, served, &report, levels.page);
+    metrics.insert(
+        "stalls".to_owned(),
+        metrics::stalls(&accounting, &retrieval, clock, round_trip) as f64,
+    );
+    metrics.insert(
+        "client_busy_max_ms".to_owned(),
+        statistics.busy_max.as_secs_f64() * 1e3,
+    );
+    if let (Some(before), Some(after)) = (cpu_before, cpu_after) {
+        metrics.insert(
+            "steal_pct".to_owned(),
+            100.0 * after.since(before).steal_share(),
+        );
+    }
+    Ok(Finished {
+        record: ReplicateRecord {
+            block: cell.block.clone(),
+            cell: cell.key.clone(),
+            replicate: setup.replicate,
+            seed: seed.0,
+            order: setup.order,
+            started,
+            metrics,
+            path: certificate,
+            validity,
+            folder: setup.folder_name.clone(),
+        },
+        applied,
+    })
+}
+
+/// The TCP of a host: the era's, with what the cell has otherwise.
+fn settings(setup: &Setup<'_>, levels: &Levels<'_>, side: Side) -> TcpSettings {
+    let mut settings = setup.era.settings(side, levels.initial_window);
+    if let Some(algorithm) = &levels.congestion {
+        settings.route.congestion_control = Some(algorithm.clone());
+    }
+    settings
+}
+
+/// A cell about congestion control is about nothing where the kernel did not take it.
+fn judge_settings(levels: &Levels<'_>, applied: &[AppliedSettings; 2], validity: &mut Validity) {
+    let Some(wanted) = &levels.congestion else {
+        return;
+    };
+    let refused = applied
+        .iter()
+        .flat_map(AppliedSettings::impossible)
+        .find(|setting| setting.wanted == *wanted);
+    if let Some(setting) = refused {
+        validity.invalidate(setting.to_string());
+    }
+}
+
+/// Who the server is, where the policy wants TLS: good for the study's host and the names that a policy
+/// spreads its files over.
+fn credentials(levels: &Levels<'_>, clock: Clock) -> Result<Option<Credentials>, ReplicateError> {
+    if !levels.policy.tls {
+        return Ok(None);
+    }
+    let names = levels.options.host_names(&levels.policy);
+    let wall_clock = clock.realtime_of(Instant::ZERO);
+    let credentials = Credentials::make(&names, wall_clock)?;
+    Ok(Some(match levels.tls.early_data {
+        true => credentials.with_early_data(),
+        false => credentials,
+    }))
+}
+
+/// What the client begins TLS with. It believes the server's own authority and nobody else's.
+fn client_tls(
+    levels: &Levels<'_>,
+    access: Access<'_>,
+    folder: &Path,
+    clock: Clock,
+) -> Result<Option<Arc<ClientSettings>>, ReplicateError> {
+    let Some(credentials) = access.credentials() else {
+        return Ok(None);
+    };
+    // Beside the capture, so that Wireshark can read it.
+    let path = folder.join("keys.log");
+    let key_log = KeyLogFile::open(&path).map_err(|error| WriteError { path, error })?;
+    let trusted = Verification::Roots(credentials.roots());
+    let mut options = ClientOptions::new(trusted, clock.realtime_of(Instant::ZERO));
+    options.versions = vec![levels.tls.version];
+    options.alpn = vec![alpn_name(levels.policy.protocol).as_bytes().to_vec()];
+    options.resumption = levels.tls.resumes.then_some(SESSIONS);
+    options.early_data = levels.tls.early_data;
+    options.key_log = Some(key_log);
+    Ok(Some(ClientSettings::new(options)?))
+}
+
+/// Fills a cache, and a store of sessions, by a first retrieval inside the server's host, which the path
+/// does not see.
+fn retrieve_beforehand(
+    setup: &Setup<'_>,
+    levels: &Levels<'_>,
+    host: &Host,
+    sockets: &ClientSockets,
+    access: Access<'_>,
+    clock: Clock,
+) -> Result<ValidatorCache, ReplicateError> {
+    let sockets = ClientSockets {
+        options: SocketOptions {
+            no_delay: Some(true),
+            ..SocketOptions::default()
+        },
+        quick_ack: None,
+        tls: sockets.tls.clone(),
+    };
+    let (retrieval, statistics) = retrieve(
+        host,
+        &levels.plain(),
+        ValidatorCache::default(),
+        &sockets,
+        access.port(),
+        clock,
+        clock.now() + BEFOREHAND,
+        &|| false,
+    )?;
+    if !retrieval.failures.is_empty() || retrieval.milestones.page_complete.is_none() {
+        let count = retrieval.failures.len();
+        let tls = statistics.tls_failure.map(|failure| format!(": {failure}"));
+        return Err(ReplicateError::Beforehand {
+            server: setup.definition.name.clone(),
+            reason: format!("{count} files could not be had{}", tls.unwrap_or_default()),
+        });
+    }
+    Ok(retrieval.cache)
+}
+
+#[allow(clippy::too_many_arguments)] // One call each from two places; a struct would only rename them.
+fn retrieve(
+    host: &Host,
+    levels: &Levels<'_>,
+    cache: ValidatorCache,
+    sockets: &ClientSockets,
+    port: u16,
+    clock: Clock,
+    deadline: Instant,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<(Retrieval, LoopStatistics), ReplicateError> {
+    let server = SocketAddr::new(IpAddr::V4(Side::Server.ipv4()), port);
+    let driven = host.namespace.run(|| {
+        let mut driver = PageDriver::new(
+            levels.policy,
+            levels.options.clone(),
+            levels.visit,
+            levels.page.base.clone(),
+            cache,
+            clock.now(),
+        );
+        let statistics = client::drive(&mut driver, server, sockets, clock, deadline, &|| {
+            interrupted()
+        })?;
+        Ok::<_, client::ClientError>((driver.finish(clock.now()), statistics))
+    })?;
+    Ok(driven?)
+}
+
+fn account(capture: &Path) -> Result<Accounting, ReplicateError> {
+    let options = packets::Options {
+        idle_threshold: STALL,
+        ..packets::Options::default()
+    };
+    packets::account_file(capture, &options).map_err(|error| ReplicateError::Capture {
+        path: capture.display().to_string(),
+        error,
+    })
+}
