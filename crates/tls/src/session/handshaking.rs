@@ -229,6 +229,11 @@ impl Handshaking {
         Ok(step)
     }
 
+    /// The protocol agreed on by ALPN, as far as that is known.
+    pub(super) fn alpn(&self) -> Option<&[u8]> {
+        self.common().alpn_protocol()
+    }
+
     /// Whether the handshake is not over.
     pub(super) fn is_handshaking(&self) -> bool {
         self.common().is_handshaking()

@@ -172,9 +172,23 @@ impl Session {
         self.handshake.as_deref()
     }
 
-    /// The protocol agreed on by ALPN; `None` when there is none, or not yet.
+    /// The protocol agreed on by ALPN; `None` when there is none, or not yet. It may be known before
+    /// the session is established: whoever answers early data needs it.
     pub fn alpn(&self) -> Option<&[u8]> {
-        self.handshake.as_ref()?.alpn.as_deref()
+        match &self.phase {
+            Phase::Handshaking(handshaking) => handshaking.alpn(),
+            _ => self.handshake.as_ref()?.alpn.as_deref(),
+        }
+    }
+
+    /// Whether what is written leaves with the next [`transmit`](Session::transmit): once established,
+    /// and before that where a server may answer early data.
+    pub fn may_write(&self) -> bool {
+        match &self.phase {
+            Phase::Handshaking(handshaking) => handshaking.may_write && self.shown == 0,
+            Phase::Established(_) => true,
+            Phase::Over => false,
+        }
     }
 
     /// What was made to be sent so far.
@@ -235,12 +249,21 @@ impl Session {
             self.incoming.clear();
             self.incoming_given = false;
         }
-        self.plain.clear();
-        self.plain_read = 0;
-        match self.next_piece(input, now) {
+        let piece = if self.plain_read < self.plain.len() {
+            // What `receive` kept and `read` did not take comes first.
+            Ok(Piece::Plain)
+        } else {
+            self.plain.clear();
+            self.plain_read = 0;
+            self.next_piece(input, now)
+        };
+        match piece {
             Ok(Piece::Input(plain)) => Ok(Some(plain)),
             Ok(Piece::Incoming(range)) => Ok(Some(&self.incoming[range])),
-            Ok(Piece::Plain) => Ok(Some(&self.plain)),
+            Ok(Piece::Plain) => {
+                let start = std::mem::replace(&mut self.plain_read, self.plain.len());
+                Ok(Some(&self.plain[start..]))
+            }
             Ok(Piece::None) => Ok(None),
             Err(failure) => {
                 self.end(failure.clone());
@@ -762,9 +785,7 @@ impl Session {
         match &self.phase {
             // rustls makes these records, and is asked for them with nothing to read: it must have
             // read all that it was shown.
-            Phase::Handshaking(handshaking) => {
-                handshaking.may_write && self.shown == 0 && !self.waiting.is_empty()
-            }
+            Phase::Handshaking(_) => self.may_write() && !self.waiting.is_empty(),
             _ => false,
         }
     }

@@ -96,6 +96,8 @@ fn a_client_without_a_store_never_resumes() {
 fn with_tickets(limit: Option<u32>) -> (Arc<ClientSettings>, Arc<ServerSettings>) {
     let (mut client, mut server) = (client_options(), server_options());
     client.early_data = true;
+    client.alpn = vec![b"h2".to_vec()];
+    server.alpn = client.alpn.clone();
     server.tickets = STATEFUL;
     server.early_data = limit;
     let client = ClientSettings::new(client).unwrap();
@@ -117,7 +119,12 @@ fn early_data_is_answered_before_the_handshake_is_over() {
     assert_eq!(pair.client.early_write(b"GET /b"), 6);
     pair.up().unwrap();
     assert_eq!(pair.early, b"GET /aGET /b");
-    assert!(!pair.server.is_established());
+    assert!(!pair.server.is_established() && pair.server.may_write());
+    assert_eq!(
+        pair.server.alpn(),
+        Some(&b"h2"[..]),
+        "known before the handshake is over"
+    );
     for part in [b"20", b"0 "] {
         assert_eq!(pair.server.write(part), 2);
     }
