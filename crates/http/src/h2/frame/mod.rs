@@ -7,12 +7,14 @@
 //!
 //! What header blocks mean, the states of streams, and flow control are left to the machines.
 
+mod fuzz;
 mod reader;
 pub mod write;
 
 use super::StreamId;
 use super::error::ErrorCode;
 
+pub use self::fuzz::fuzz;
 pub use self::reader::{Limits, Reader};
 
 /// Octets of a frame header.

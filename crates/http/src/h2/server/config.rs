@@ -25,6 +25,10 @@ pub struct ServerConfig {
     pub encoder_table: u32,
     /// Which response fields go into that table.
     pub indexing: FieldIndexing,
+    /// Requests of one connection that are remembered with their answers, so that the same request is
+    /// not read, nor the head of its response written, a second time; 0: none. Costs up to a kilobyte
+    /// each until the connection [rests](super::Connection::rest).
+    pub remembered: u32,
     /// Whether files that go with a page are pushed.
     pub push: bool,
     /// Whether 103 (Early Hints) is sent.
@@ -56,6 +60,7 @@ impl Default for ServerConfig {
             decoder_table: 4096,
             encoder_table: 4096,
             indexing: FieldIndexing::default(),
+            remembered: 64,
             push: true,
             early_hints: true,
             max_requests_per_connection: None,

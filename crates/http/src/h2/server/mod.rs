@@ -12,8 +12,8 @@
 //! from elsewhere ([`new`](Connection::new)), or behind a request of HTTP/1.1 that changed to HTTP/2
 //! ([`from_upgrade`](Connection::from_upgrade)).
 //!
-//! Any split of the input gives the same requests and, as long as nothing is taken meanwhile, the
-//! same output. What is wrong with one stream ends it, and what is wrong with the connection ends
+//! Any split of the input gives the same requests and, as far as no frames of responses are made
+//! [ahead](Framing::ahead) of what the rest of the input asks for, the same output. What is wrong with one stream ends it, and what is wrong with the connection ends
 //! that, each as RFC 9113 says (see [`Fault`](super::error::Fault)); so does what would be a fault only
 //! in the long run: floods of frames that cost the server more than the client.
 //!
@@ -21,6 +21,9 @@
 
 mod allowance;
 mod config;
+mod events;
+mod fuzz;
+mod memory;
 mod output;
 mod reading;
 mod reason;
@@ -37,48 +40,31 @@ use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use fathometer_model::{Bytes, Instant};
+use fathometer_model::Instant;
 
 use self::allowance::Counter;
+use self::events::{Outstanding, QueuedFrame};
+use self::memory::Memory;
 use self::output::Output;
 use self::schedule::Schedule;
-use self::streams::{Past, Slot, Streams};
+use self::streams::{Slot, Streams};
 use super::error::{ConnectionError, ErrorCode};
 use super::flow::{CONNECTION_WINDOW, ReceiveWindow, Window};
 use super::frame::{self, Reader, write};
 use super::settings::Settings;
 use super::{PREFACE, StreamId};
 use crate::field_block::FieldBlock;
-use crate::h1::server::{Action, CloseManner, FilePart, RequestText};
+use crate::h1::server::{Action, CloseManner, FilePart};
 use crate::hpack::{Decoder, Encoder};
-use crate::origin::{Dates, Method, Origin};
+use crate::origin::{Dates, Origin};
 
 pub use self::config::{
     Allowance, FieldIndexing, Framing, Heads, Limits, ReceiveWindows, Scheduling, ServerConfig,
     Writes,
 };
+pub use self::events::Served;
+pub use self::fuzz::fuzz;
 pub use self::reason::CloseReason;
-
-/// An exchange whose response was handed to the transport, whole or as far as it came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Served {
-    /// What HTTP/1 says of it as well. Heads are counted as the frames that carry them, HEADERS and
-    /// CONTINUATION with their headers, interim heads included; the head of a request that was
-    /// promised is that of its PUSH_PROMISE. Content is counted without any framing.
-    pub exchange: crate::h1::server::Served,
-    /// The stream.
-    pub stream: StreamId,
-    /// Names and values of the request's fields, before compression.
-    pub request_fields: Bytes,
-    /// Names and values of the response's fields, before compression, interim heads included.
-    pub head_fields: Bytes,
-    /// Octets of the response's DATA frames, their headers included.
-    pub body_frames: Bytes,
-    /// Whether the server promised it, rather than the client asking for it.
-    pub pushed: bool,
-    /// The code with which the stream was reset before its response was whole, by either side.
-    pub reset: Option<ErrorCode>,
-}
 
 /// One connection.
 #[derive(Debug)]
@@ -87,8 +73,10 @@ pub struct Connection {
     config: Arc<ServerConfig>,
     start: Start,
     reader: Reader,
-    /// What becomes of the DATA frame that is being read.
+    /// The stream that takes the DATA frame that is being read.
     data: Option<Slot>,
+    /// Whether that frame has had any content.
+    data_has_content: bool,
     decoder: Decoder,
     encoder: Encoder,
     /// The fields that were decoded last.
@@ -108,6 +96,7 @@ pub struct Connection {
     receive: ReceiveWindow,
     /// What the client may send on a stream that opens now.
     receive_initial: u32,
+    memory: Memory,
     schedule: Schedule,
     /// Scheduled responses without HEADERS so far.
     heads_due: u32,
@@ -162,25 +151,6 @@ enum Start {
     Done,
 }
 
-/// A response that was queued.
-#[derive(Debug)]
-struct Outstanding {
-    /// Where it ends.
-    end: u64,
-    /// Octets of content in its last frame.
-    last_content: u32,
-    served: Served,
-    text: [u32; 3],
-}
-
-/// A DATA frame that was queued.
-#[derive(Debug)]
-struct QueuedFrame {
-    end: u64,
-    stream: StreamId,
-    content: u32,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Frames are read, or are still to be sent.
@@ -225,6 +195,7 @@ impl Connection {
                 ..frame::Limits::default()
             }),
             data: None,
+            data_has_content: false,
             decoder: Decoder::new(config.decoder_table, limits.head.0),
             encoder: Encoder::new(config.encoder_table),
             fields: FieldBlock::default(),
@@ -237,6 +208,7 @@ impl Connection {
             receive: ReceiveWindow::new(CONNECTION_WINDOW),
             // A client may send as much as it may by default, until it knows better.
             receive_initial: config.receive.stream.max(CONNECTION_WINDOW),
+            memory: Memory::new(config.remembered),
             schedule: Schedule::new(config.scheduling, 2 * limits.streams as usize),
             heads_due: 0,
             blocked: 0,
@@ -389,6 +361,7 @@ impl Connection {
         if self.is_idle() {
             self.reader.rest();
             self.fields = FieldBlock::default();
+            self.memory.rest();
             self.streams.rest();
             self.schedule.rest();
             self.output.rest();
@@ -437,85 +410,13 @@ impl Connection {
         }
         self.last_output = now;
         self.output.transmitted(count);
-        let sent = self.output.sent();
-        while let Some(first) = self.outstanding.front()
-            && first.end <= sent
-        {
-            let mut served = first.served;
-            served.exchange.at = now;
-            self.events.push_back((served, first.text));
-            self.outstanding.pop_front();
-        }
-        while self.frames.front().is_some_and(|first| first.end <= sent) {
-            self.frames.pop_front();
-        }
+        self.note_handed_over(now);
         self.settle(now);
     }
 
     /// What is to be done with the transport, once. It is never to be upgraded.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.action.take()
-    }
-
-    /// The next exchange whose response was handed over, when events are
-    /// [asked for](ServerConfig::events). They are kept until they are taken.
-    pub fn poll_event(&mut self) -> Option<Served> {
-        self.poll_event_with_text().map(|(served, _)| served)
-    }
-
-    /// The same, with what the client said of the request, where that is
-    /// [kept](ServerConfig::request_text).
-    pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
-        let (served, lengths) = self.events.pop_front()?;
-        let total: usize = lengths.iter().map(|&length| length as usize).sum();
-        self.text.clear();
-        self.text.extend(self.texts.drain(..total));
-        Some((served, request_text(&self.text, lengths)))
-    }
-
-    /// An exchange whose response was handed to the transport in part, on a connection that is not
-    /// served any further: its content is what was handed over. Asked for until there is no more, when
-    /// all events were taken.
-    pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
-        let sent = self.output.sent();
-        let (mut served, lengths) = loop {
-            if let Some(Outstanding {
-                end,
-                last_content,
-                mut served,
-                text,
-            }) = self.outstanding.pop_front()
-            {
-                let total: usize = text.iter().map(|&length| length as usize).sum();
-                self.text.clear();
-                self.text.extend(self.texts.drain(..total));
-                let unsent = u64::from(last_content).min(end.saturating_sub(sent));
-                served.exchange.body.0 -= unsent;
-                if end.saturating_sub(sent) <= served.exchange.head.0 + u64::from(last_content) {
-                    break (served, text);
-                }
-                continue;
-            }
-            let slot = self.streams.at(0)?;
-            let stream = &mut self.streams[slot];
-            let (served, lengths) = (stream.served, stream.text_lengths);
-            self.text.clear();
-            self.text.extend_from_slice(&stream.text);
-            self.streams.close(slot, Past::Ended);
-            if served.exchange.head.0 > 0 {
-                break (served, lengths);
-            }
-        };
-        let unsent = self
-            .frames
-            .iter()
-            .filter(|frame| frame.stream == served.stream);
-        let unsent: u64 = unsent
-            .map(|frame| u64::from(frame.content).min(frame.end.saturating_sub(sent)))
-            .sum();
-        served.exchange.body.0 = served.exchange.body.0.saturating_sub(unsent);
-        served.exchange.at = now;
-        Some((served, request_text(&self.text, lengths)))
     }
 
     /// Whether both halves are closed and the last action was taken.
@@ -611,6 +512,11 @@ impl Connection {
             } else {
                 self.leave(CloseReason::ClientFinished);
             }
+            // Windows that are full now stay full.
+            let is_stuck = self.output.is_empty() && self.working.is_empty();
+            if is_stuck && !self.streams.is_empty() {
+                self.stop(CloseReason::ClientTruncated);
+            }
         }
         if let Leaving::Above(_, reason) = self.leaving
             && self.streams.is_empty()
@@ -625,42 +531,11 @@ impl Connection {
     }
 }
 
-/// Takes the text of a request apart.
-fn request_text(text: &[u8], lengths: [u32; 3]) -> RequestText<'_> {
-    let (line, rest) = text.split_at(lengths[0] as usize);
-    let (referer, user_agent) = rest.split_at(lengths[1] as usize);
-    RequestText {
-        line,
-        referer,
-        user_agent,
-    }
-}
-
-impl Served {
-    /// A record of a request of which nothing is known yet.
-    fn unread(stream: StreamId, now: Instant) -> Served {
-        Served {
-            exchange: crate::h1::server::Served {
-                method: Method::Unknown,
-                file: None,
-                target_hash: 0,
-                status: 0,
-                request_head: Bytes(0),
-                request_body: Bytes(0),
-                head: Bytes(0),
-                body: Bytes(0),
-                received: now,
-                at: now,
-            },
-            stream,
-            request_fields: Bytes(0),
-            head_fields: Bytes(0),
-            body_frames: Bytes(0),
-            pushed: stream.is_server(),
-            reset: None,
-        }
-    }
-}
-
+#[cfg(test)]
+mod delivery_tests;
+#[cfg(test)]
+mod flood_tests;
+#[cfg(test)]
+mod state_tests;
 #[cfg(test)]
 mod tests;

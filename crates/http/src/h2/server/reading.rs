@@ -196,25 +196,29 @@ impl Connection {
     fn handle_content(&mut self, piece: &DataPiece<'_>, now: Instant) -> Result<(), Error> {
         if piece.first {
             self.data = None;
-            if piece.length == 0 && !piece.end_stream {
-                self.take_idle_frame(now)?;
-            }
+            self.data_has_content = false;
             let place = self.place(piece.stream)?;
             self.receive.receive(piece.length)?;
-            if let Some(error) = self.misplaced(piece.stream, &place) {
-                self.give_back_if(piece.last, piece.length);
-                return Err(error);
+            match (self.misplaced(piece.stream, &place), place) {
+                (Some(Error::Connection(error)), _) => return Err(error.into()),
+                (Some(Error::Stream(error)), _) => self.refuse_stream(error, now),
+                (None, Place::Open(slot)) => {
+                    match self.streams[slot].receive.receive(piece.length) {
+                        Ok(()) => self.data = Some(slot),
+                        Err(fault) => {
+                            self.refuse_stream(StreamError::new(piece.stream, fault), now);
+                        }
+                    }
+                }
+                (None, _) => {}
             }
-            if let Place::Open(slot) = place {
-                self.streams[slot]
-                    .receive
-                    .receive(piece.length)
-                    .map_err(|fault| {
-                        self.give_back_if(piece.last, piece.length);
-                        StreamError::new(piece.stream, fault)
-                    })?;
-                self.data = Some(slot);
+            if self.close_reason.is_some() {
+                return Ok(());
             }
+        }
+        self.data_has_content |= !piece.content.is_empty();
+        if piece.last && !piece.end_stream && !self.data_has_content {
+            self.take_idle_frame(now)?;
         }
         self.give_back_if(piece.last, piece.length);
         // The stream may have been reset between two pieces.
@@ -287,6 +291,17 @@ impl Connection {
         if !id.is_client() {
             return Err(Fault::BadStreamNumber.into());
         }
+        let before = self.decoder.generation();
+        if id > self.last_stream
+            && block.end_stream
+            && !matches!(self.leaving, Leaving::Above(..))
+            && let Some(key) = self.memory.find(block.block, before)
+        {
+            self.last_stream = id;
+            let (slot, early) = self.open(block, now)?;
+            self.begin_remembered(slot, key, early, now);
+            return Ok(());
+        }
         // Whatever becomes of the fields, they are decoded: the table must follow that of the client.
         self.fields.clear();
         let is_too_large = match self.decoder.decode(block.block, &mut self.fields) {
@@ -299,7 +314,13 @@ impl Connection {
                 return Ok(());
             }
             self.last_stream = id;
-            return self.open(block, is_too_large, now);
+            let (slot, early) = self.open(block, now)?;
+            self.streams[slot].served.request_fields = self.fields.octets();
+            self.begin(slot, early, is_too_large, now)?;
+            if self.decoder.generation() == before {
+                self.remember(slot, id, block.block);
+            }
+            return Ok(());
         }
         let place = self.place(id)?;
         if let Place::Closed(None) = place {
@@ -324,13 +345,12 @@ impl Connection {
         self.end_request(slot, now)
     }
 
-    /// Opens a stream with a request (section 8.1).
+    /// Opens a stream for a request (section 8.1); with it comes the priority that it was given before.
     fn open(
         &mut self,
         block: &HeaderBlock<'_>,
-        is_too_large: bool,
         now: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<(Slot, Option<Priority>), Error> {
         let id = block.stream;
         let early = self.take_early_priority(id);
         if self.streams.count() >= self.config.limits.streams as usize {
@@ -350,28 +370,21 @@ impl Connection {
         let stream = &mut self.streams[slot];
         stream.receiving = !block.end_stream;
         stream.served.exchange.request_head = Bytes(block.wire.into());
-        stream.served.request_fields = self.fields.octets();
         if let Some(dependency) = block.dependency {
             self.schedule.depend(id, dependency);
         }
         if self.config.max_requests_per_connection == Some(self.requests) {
             self.leave(CloseReason::RequestLimit);
         }
-        self.begin(slot, early, is_too_large, now)
+        Ok((slot, early))
     }
 
     fn handle_dependency(&mut self, id: StreamId, dependency: Dependency) -> Result<(), Error> {
-        if dependency.on != id {
-            self.schedule.depend(id, dependency);
-            return Ok(());
+        if dependency.on == id {
+            return Err(StreamError::new(id, Fault::SelfDependency).into());
         }
-        // Nothing can be sent on a stream that is idle: the fault is the connection's then.
-        match self.place(id)? {
-            Place::Open(_) | Place::Closed(_) => {
-                Err(StreamError::new(id, Fault::SelfDependency).into())
-            }
-            Place::Ignored => Ok(()),
-        }
+        self.schedule.depend(id, dependency);
+        Ok(())
     }
 
     fn handle_reset(&mut self, id: StreamId, code: ErrorCode, now: Instant) -> Result<(), Error> {

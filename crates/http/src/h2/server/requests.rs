@@ -2,6 +2,7 @@
 
 use fathometer_model::{Bytes, Instant};
 
+use super::memory::{Key, Known};
 use super::request::{self, Rejection, RequestHead};
 use super::responses::FieldWriter;
 use super::streams::{Past, Progress, Slot};
@@ -64,6 +65,7 @@ impl Connection {
         let (events, keeps_text) = (self.config.events, self.config.request_text);
         let stream = &mut self.streams[slot];
         stream.priority = priority.unwrap_or_default();
+        stream.told = head.priority;
         stream.announced = head.announced;
         let exchange = &mut stream.served.exchange;
         exchange.method = head.request.method;
@@ -93,12 +95,70 @@ impl Connection {
             self.take_up(slot, now);
         } else if head.expects_continue && takes_content {
             self.write_interim(slot, b"100", &[]);
-        } else if head.expects_continue {
-            // The client waits with content that would be of no use.
+        } else if head.expects_continue || head.request.method == Method::Connect {
+            // The client waits: with content that would be of no use, or for a tunnel.
             self.streams[slot].answered_early = true;
             self.make_ready(slot, now);
         }
         Ok(())
+    }
+
+    /// Begins with a request that is known.
+    pub(super) fn begin_remembered(
+        &mut self,
+        slot: Slot,
+        key: Key,
+        early: Option<Priority>,
+        now: Instant,
+    ) {
+        let Some(known) = self.memory.known(key) else {
+            debug_assert!(false, "a request is known and then it is not");
+            return;
+        };
+        let priority = early.or(known.told);
+        let stream = &mut self.streams[slot];
+        stream.priority = priority.unwrap_or_default();
+        stream.served.request_fields = known.request_fields;
+        let exchange = &mut stream.served.exchange;
+        exchange.method = known.method;
+        exchange.file = known.file;
+        exchange.target_hash = known.target_hash;
+        stream.answer = Some(known.answer.clone());
+        stream.remembered = Some(key);
+        if priority.is_some() {
+            self.schedule.note_newer();
+        }
+        self.take_up(slot, now);
+    }
+
+    /// Remembers a request whose block left the table as it is, with its answer, where both will be the
+    /// same the next time.
+    pub(super) fn remember(&mut self, slot: Slot, id: StreamId, block: &[u8]) {
+        let stream = &self.streams[slot];
+        let Some(answer) = &stream.answer else {
+            return;
+        };
+        let is_repeatable = stream.id == id
+            && answer.file().is_some()
+            && !stream.receiving
+            && stream.begun.is_none()
+            && !self.config.request_text
+            && self.origin.pushed_with(answer).is_empty()
+            && self.origin.early_hints(answer).is_none();
+        if !is_repeatable || !self.memory.is_worth_learning(block) {
+            return;
+        }
+        let exchange = &stream.served.exchange;
+        let known = Known {
+            method: exchange.method,
+            file: exchange.file,
+            target_hash: exchange.target_hash,
+            request_fields: stream.served.request_fields,
+            told: stream.told,
+            answer: answer.clone(),
+        };
+        let key = self.memory.learn(block, self.decoder.generation(), known);
+        self.streams[slot].remembered = Some(key);
     }
 
     /// Keeps what is legible of a request that is refused.

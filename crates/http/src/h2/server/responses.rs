@@ -83,6 +83,8 @@ impl Connection {
             self.output.end_write();
         }
         let stream = &mut self.streams[slot];
+        self.schedule
+            .turn_over(stream.id, stream.priority, octets.into());
         if is_done {
             self.unschedule(slot);
             self.finish_stream(slot, octets);
@@ -90,9 +92,6 @@ impl Connection {
             stream.blocked = true;
             self.blocked += 1;
             self.unschedule(slot);
-        } else {
-            self.schedule
-                .turn_over(stream.id, stream.priority, octets.into());
         }
     }
 
@@ -157,24 +156,36 @@ impl Connection {
             dependency: None,
         };
         let second = self.origin.wall_clock(now);
+        stream.begun.get_or_insert(self.output.queued());
         let (origin, dates, encoder) = (&self.origin, &mut self.dates, &mut self.encoder);
         let most = self.peer.max_frame_size;
+        let before = encoder.generation();
+        let (memory, key) = (&mut self.memory, stream.remembered);
         let mut fields = FieldWriter::new(self.config.indexing);
         let wire = self.output.write(|out| {
             write::header_block(out, stream.id, carrier, most, |out| {
+                if let Some(key) = key
+                    && let Some((block, octets)) = memory.head(key, before, second)
+                {
+                    out.extend_from_slice(block);
+                    fields.octets = octets;
+                    return;
+                }
+                let start = out.len();
                 encoder.begin(out);
-                fields.write(
-                    encoder,
-                    out,
-                    b":status",
-                    answer.status().line()[..3].as_bytes(),
-                );
+                let status = &answer.status().line()[..3];
+                fields.write(encoder, out, b":status", status.as_bytes());
                 let mut head = Head {
                     encoder,
                     out,
                     fields: &mut fields,
                 };
                 origin.write_fields(answer, second, dates, &mut head);
+                if let Some(key) = key
+                    && encoder.generation() == before
+                {
+                    memory.learn_head(key, &out[start..], fields.octets, before, second);
+                }
             })
         });
         stream.served.exchange.head += Bytes(wire.into());
@@ -193,6 +204,7 @@ impl Connection {
             dependency: None,
         };
         let stream = &mut self.streams[slot];
+        stream.begun.get_or_insert(self.output.queued());
         let (encoder, most) = (&mut self.encoder, self.peer.max_frame_size);
         let mut fields = FieldWriter::new(self.config.indexing);
         let wire = self.output.write(|out| {
@@ -270,6 +282,7 @@ impl Connection {
             let stream = &self.streams[slot];
             self.texts.extend(&stream.text);
             self.outstanding.push_back(Outstanding {
+                start: stream.begun.unwrap_or(self.output.queued()),
                 end: self.output.queued(),
                 last_content,
                 served: stream.served,

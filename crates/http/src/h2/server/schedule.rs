@@ -42,6 +42,9 @@ impl Schedule {
     /// The client has used a field or frame of RFC 9218, or says that it ignores the older scheme.
     pub fn note_newer(&mut self) {
         self.speaks_newer = true;
+        if self.scheduling == Scheduling::AsAsked {
+            self.tree = None;
+        }
     }
 
     /// The client has said what a stream waits for.
@@ -75,6 +78,11 @@ impl Schedule {
         }
     }
 
+    /// Whether nothing has anything to send.
+    pub fn is_empty(&self) -> bool {
+        self.queues.occupied == 0
+    }
+
     /// A response has something to send.
     pub fn add(&mut self, id: StreamId, slot: Slot, priority: Priority) {
         self.queues.add(id, slot, self.level(priority));
@@ -101,9 +109,9 @@ impl Schedule {
         self.queues.first()
     }
 
-    /// A response had its turn and has more to send.
+    /// A response has had a turn of so many octets. It may leave the schedule after that.
     pub fn turn_over(&mut self, id: StreamId, priority: Priority, octets: u64) {
-        self.queues.turn_over(self.level(priority));
+        self.queues.turn_over(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
             tree.charge(id, octets);
         }
@@ -177,10 +185,13 @@ impl Queues {
     }
 
     /// The first of the queue had a turn.
-    fn turn_over(&mut self, priority: Priority) {
+    fn turn_over(&mut self, id: StreamId, priority: Priority) {
         let urgency = priority.urgency.min(Priority::LEAST_URGENT);
         let level = &mut self.levels[usize::from(urgency)];
-        if level.front().is_some_and(|first| first.incremental) {
+        if level
+            .front()
+            .is_some_and(|first| first.incremental && first.id == id)
+        {
             level.rotate_left(1);
         }
     }

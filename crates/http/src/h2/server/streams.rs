@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use fathometer_model::Instant;
 
 use super::Served;
+use super::memory::Key;
 use crate::h2::StreamId;
 use crate::h2::flow::{ReceiveWindow, Window};
 use crate::h2::priority::Priority;
@@ -43,6 +44,12 @@ pub(super) struct Stream {
     /// Whether it has content that only its own window holds up.
     pub blocked: bool,
     pub served: Served,
+    /// What its request says of its priority.
+    pub told: Option<Priority>,
+    /// What is remembered of its request.
+    pub remembered: Option<Key>,
+    /// Where in the output its response began.
+    pub begun: Option<u64>,
     /// What logs say of the request, and the lengths of its three parts.
     pub text: Vec<u8>,
     pub text_lengths: [u32; 3],
@@ -332,6 +339,9 @@ impl Stream {
             scheduled: false,
             blocked: false,
             served: Served::unread(id, now),
+            told: None,
+            remembered: None,
+            begun: None,
             text: Vec::new(),
             text_lengths: [0; 3],
         }

@@ -1,10 +1,9 @@
 use std::time::Duration;
 
-use fathometer_model::{File, Page, Site};
+use fathometer_model::{Bytes, File, Page, Site};
 
 use super::*;
 use crate::h2::error::Fault;
-use crate::h2::flow::UpdateAt;
 use crate::h2::frame::write::Carrier;
 use crate::h2::frame::{Frame, FrameType, Header, flags};
 use crate::hpack::Indexing;

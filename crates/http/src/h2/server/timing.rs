@@ -66,7 +66,7 @@ impl Connection {
 
     /// Starts and stops the clock on windows that hold responses up.
     pub(super) fn watch_windows(&mut self, now: Instant) {
-        let held_up = self.blocked > 0 || self.send.available() == 0 && !self.streams.is_empty();
+        let held_up = self.blocked > 0 || self.send.available() == 0 && !self.schedule.is_empty();
         if !held_up {
             self.stalled = None;
         } else if self.stalled.is_none() {
@@ -129,7 +129,7 @@ impl Connection {
             self.is_reading_content()
                 .then(|| (self.last_input + limits.idle, Timeout::Body))
         };
-        [sending, settings, header, stall, work, reading]
+        [sending, header, settings, stall, work, reading]
             .into_iter()
             .flatten()
             .min_by_key(|&(at, _)| at)

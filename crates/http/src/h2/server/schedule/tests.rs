@@ -63,11 +63,10 @@ impl Bench {
             order.push(*number);
             *turns -= 1;
             let id = StreamId::new(*number);
+            self.schedule.turn_over(id, *priority, 1000);
             if *turns == 0 {
                 self.schedule.remove(id, *priority);
                 self.waiting.remove(place);
-            } else {
-                self.schedule.turn_over(id, *priority, 1000);
             }
         }
         assert!(self.waiting.is_empty());

@@ -1,0 +1,687 @@
+//! How responses go out: frames and writes, order, pushes, hints, cancellation, the end.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use fathometer_model::Bytes;
+
+use super::tests::{Got, Host, data, origin, raw, reset, site, window};
+use super::*;
+use crate::h1::server::Upgrade;
+use crate::h2::error::Fault;
+use crate::h2::frame::FrameType;
+use crate::h2::settings::id;
+use crate::origin::OriginConfig;
+
+fn framed(change: impl FnOnce(&mut Framing)) -> Host {
+    let mut config = ServerConfig::default();
+    change(&mut config.framing);
+    Host::new(config)
+}
+
+/// Opens all windows wide.
+fn open(host: &mut Host) {
+    let mut settings = Vec::new();
+    let entries = [(id::INITIAL_WINDOW_SIZE, 1 << 24)];
+    write::settings(&mut settings, entries.into_iter());
+    settings.extend(window(0, 1 << 24));
+    host.send(&settings).take();
+    host.writes.clear();
+}
+
+/// Requests for the same file, one behind the other, each with a `priority` field.
+fn ask(host: &mut Host, path: &str, priorities: &[(u32, &str)]) {
+    let mut requests = Vec::new();
+    for (stream, priority) in priorities {
+        requests.extend(host.get_with(*stream, path, &[("priority", priority)]));
+    }
+    host.send(&requests);
+}
+
+fn lengths(host: &Host) -> Vec<usize> {
+    let frames = host.got.iter().filter_map(|got| match got {
+        Got::Data(_, content, _) => Some(content.len()),
+        _ => None,
+    });
+    frames.collect()
+}
+
+#[test]
+fn a_small_response_is_one_piece_of_memory() {
+    let mut host = Host::new(ServerConfig::default());
+    let request = host.get(1, "/b");
+    host.push(&request);
+    let mut slices = [IoSlice::new(&[]); 8];
+    assert_eq!(host.connection.transmit(&mut slices), 1);
+    let mut host = framed(|framing| framing.copied = 100);
+    let request = host.get(1, "/b");
+    host.push(&request);
+    let mut slices = [IoSlice::new(&[]); 8];
+    assert_eq!(host.connection.transmit(&mut slices), 2);
+    assert_eq!(slices[1].len(), 1000);
+}
+
+#[test]
+fn frames_are_as_long_as_the_setting_and_the_client_say() {
+    let mut host = framed(|framing| framing.data = 400);
+    let request = host.get(1, "/b");
+    host.send(&request);
+    assert_eq!(lengths(&host), [400, 400, 200]);
+    let mut host = framed(|framing| framing.data = 1 << 20);
+    open(&mut host);
+    let request = host.get(1, "/long");
+    host.send(&request);
+    assert_eq!(lengths(&host)[0], 16_384);
+    let mut settings = Vec::new();
+    write::settings(&mut settings, [(id::MAX_FRAME_SIZE, 90_000)].into_iter());
+    host.send(&settings).take();
+    let request = host.get(3, "/long");
+    host.connection.handle_data(&request, host.now);
+    let mut slices = [IoSlice::new(&[]); 8];
+    assert_eq!(host.connection.transmit(&mut slices), 2);
+    assert_eq!(slices[1].len(), 90_000);
+}
+
+#[test]
+fn writes_end_where_they_are_told() {
+    for (writes, count) in [
+        (Writes::Everything, 1),
+        (Writes::EachTurn, 3 + 1),
+        (Writes::EachFrame, 4 + 2),
+    ] {
+        let mut host = framed(|framing| {
+            framing.writes = writes;
+            framing.data = 400;
+        });
+        let requests = [host.get(1, "/b"), host.get(3, "/a")].concat();
+        host.send(&requests);
+        assert_eq!(host.writes.len(), count, "{writes:?}");
+        assert_eq!(host.content(1).len() + host.content(3).len(), 1004);
+    }
+}
+
+#[test]
+fn heads_go_with_their_content_or_at_once() {
+    for (heads, streams) in [
+        (Heads::WithContent, [1, 1, 3, 3]),
+        (Heads::AtOnce, [1, 3, 1, 3]),
+    ] {
+        let mut host = framed(|framing| framing.heads = heads);
+        let requests = [host.get(1, "/a"), host.get(3, "/b")].concat();
+        host.send(&requests);
+        let order: Vec<u32> = host
+            .got
+            .iter()
+            .map(|got| match got {
+                Got::Head(stream, ..) | Got::Data(stream, ..) => *stream,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(order, streams, "{heads:?}");
+    }
+}
+
+#[test]
+fn the_urgent_come_first_and_the_incremental_by_turns() {
+    let mut host = framed(|framing| framing.data = 500);
+    ask(
+        &mut host,
+        "/b",
+        &[(1, "u=5"), (3, ""), (5, "u=1"), (7, "i"), (9, "i")],
+    );
+    assert_eq!(host.order(), [5, 5, 3, 3, 7, 9, 7, 9, 1, 1]);
+    assert_eq!(host.served.len(), 5);
+}
+
+#[test]
+fn a_priority_may_be_told_before_and_changed_later() {
+    let mut host = framed(|framing| {
+        framing.data = 500;
+        framing.ahead = Bytes(1);
+    });
+    host.send(raw(FrameType::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=0"));
+    // What is told apart from the request counts for more than what the request says.
+    let mut requests = host.get(1, "/b");
+    requests.extend(host.get_with(3, "/b", &[("priority", "u=7")]));
+    requests.extend(host.get(5, "/b"));
+    host.push(&requests);
+    host.push(raw(FrameType::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x05u=2"));
+    host.write(usize::MAX);
+    assert_eq!(host.order(), [3, 3, 5, 5, 1, 1]);
+}
+
+#[test]
+fn dependencies_are_heeded_where_nothing_newer_is_spoken() {
+    let mut host = framed(|framing| framing.data = 500);
+    host.send(raw(FrameType::PRIORITY, 0, 1, &[0, 0, 0, 3, 15]));
+    host.send(raw(FrameType::PRIORITY, 0, 3, &[0, 0, 0, 0, 15]));
+    host.send(raw(FrameType::PRIORITY, 0, 1, &[0, 0, 0, 3, 15]));
+    let requests = [host.get(1, "/b"), host.get(3, "/b")].concat();
+    host.send(&requests);
+    assert_eq!(host.order(), [3, 3, 1, 1]);
+    host.take();
+    ask(&mut host, "/b", &[(5, "u=0")]);
+    host.send(raw(FrameType::PRIORITY, 0, 7, &[0, 0, 0, 9, 15]));
+    let requests = [host.get(7, "/b"), host.get(9, "/b")].concat();
+    host.take();
+    host.send(&requests);
+    assert_eq!(host.order(), [7, 7, 9, 9]);
+}
+
+#[test]
+fn what_is_made_ahead_is_bounded_and_gives_way_to_the_urgent() {
+    let mut host = framed(|framing| framing.ahead = Bytes(20_000));
+    open(&mut host);
+    let request = host.get(1, "/long");
+    host.push(&request);
+    let mut slices = [IoSlice::new(&[]); 64];
+    let filled = host.connection.transmit(&mut slices);
+    let offered: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+    assert!((20_000..40_000).contains(&offered), "{offered}");
+    let request = host.get_with(3, "/a", &[("priority", "u=0")]);
+    host.send(&request);
+    let order = host.order();
+    let place = order.iter().position(|&stream| stream == 3).unwrap();
+    assert_eq!(
+        place, 2,
+        "behind what was made ahead, before the rest: {order:?}"
+    );
+    assert_eq!(host.content(1).len(), 100_000);
+}
+
+#[test]
+fn a_cancelled_response_stops_and_is_told_of() {
+    let mut host = framed(|framing| framing.ahead = Bytes(20_000));
+    open(&mut host);
+    let request = host.get(1, "/long");
+    host.push(&request).push(reset(1, ErrorCode::CANCEL));
+    host.write(usize::MAX);
+    let [served] = host.served[..] else {
+        panic!("{:?}", host.served);
+    };
+    assert_eq!(served.reset, Some(ErrorCode::CANCEL));
+    assert_eq!(served.exchange.body.0, host.content(1).len() as u64);
+    assert!(served.exchange.body.0 < 100_000);
+    assert!(host.connection.is_idle());
+    let requests = [host.get(3, "/b"), reset(3, ErrorCode::CANCEL)].concat();
+    host.take();
+    host.send(&requests);
+    assert_eq!(host.take(), [], "nothing of it was made into frames");
+    assert_eq!(host.served.len(), 1);
+}
+
+#[test]
+fn a_request_that_comes_again_is_answered_alike() {
+    let answers = |remembered| {
+        let mut config = ServerConfig::default();
+        config.remembered = remembered;
+        let mut host = Host::new(config);
+        let asks = [
+            ("/a", &[][..]),
+            ("/b", &[("range", "bytes=1-3")]),
+            ("/a", &[]),
+            ("/b", &[("range", "bytes=1-3")]),
+            ("/none", &[]),
+            ("/a", &[("priority", "u=6")]),
+            ("/b", &[]),
+        ];
+        let mut stream = 1;
+        for round in 0..5 {
+            let mut requests = Vec::new();
+            for (path, more) in asks {
+                requests.extend(host.get_with(stream, path, more));
+                stream += 2;
+            }
+            host.send(&requests);
+            match round {
+                // The date changes, then the client's table, then that of the server.
+                1 => host.now += Duration::from_secs(2),
+                2 => {
+                    let request = host.get_with(stream, "/empty", &[("new", "field")]);
+                    stream += 2;
+                    host.send(&request);
+                }
+                3 => {
+                    let mut settings = Vec::new();
+                    write::settings(&mut settings, [(id::HEADER_TABLE_SIZE, 0)].into_iter());
+                    host.send(&settings);
+                }
+                _ => {}
+            }
+        }
+        (host.take(), host.served)
+    };
+    let (frames, served) = answers(64);
+    assert_eq!((frames, served), answers(0));
+    assert_eq!(answers(1), answers(0), "also where places are few");
+}
+
+fn with_plans() -> OriginConfig {
+    OriginConfig {
+        push: "/index.html /a /b /none".parse().unwrap(),
+        early_hints: "/index.html /a".parse().unwrap(),
+        ..origin()
+    }
+}
+
+fn pushing(config: ServerConfig, settings: &[(u16, u32)]) -> Host {
+    let mut host = Host::fresh(config, with_plans());
+    host.greet(settings);
+    host
+}
+
+#[test]
+fn what_goes_with_a_page_is_promised_before_it_and_sent_behind_it() {
+    let mut config = ServerConfig::default();
+    config.early_hints = false;
+    let mut host = pushing(config, &[]);
+    let request = host.get_with(1, "/index.html", &[("user-agent", "x")]);
+    host.send(&request);
+    let Got::Push(1, 2, fields) = &host.got[0] else {
+        panic!("{:?}", host.got);
+    };
+    let wanted = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "example.org"),
+        (":path", "/a"),
+    ];
+    assert_eq!(
+        *fields,
+        wanted.map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+    assert!(matches!(host.got[1], Got::Push(1, 4, _)));
+    let statuses = [1, 2, 4].map(|stream| (stream, "200".to_owned()));
+    assert_eq!(host.statuses(), statuses);
+    assert_eq!(host.order(), [1, 2, 4]);
+    assert_eq!(host.content(4).len(), 1000);
+    let pushed: Vec<bool> = host.served.iter().map(|served| served.pushed).collect();
+    assert_eq!(pushed, [false, true, true]);
+    assert!(host.served[1].exchange.request_head > Bytes(0));
+    assert!(host.connection.is_idle());
+    // Once a connection.
+    host.take();
+    let request = host.get(3, "/index.html");
+    host.send(&request);
+    assert_eq!(host.take().len(), 2);
+}
+
+#[test]
+fn nothing_is_pushed_to_those_who_do_not_want_it() {
+    for (settings, count) in [
+        (&[(id::ENABLE_PUSH, 0)][..], 0),
+        (&[(id::MAX_CONCURRENT_STREAMS, 1)], 1),
+        (&[(id::MAX_CONCURRENT_STREAMS, 0)], 0),
+        (&[], 2),
+    ] {
+        let mut host = pushing(ServerConfig::default(), settings);
+        let request = host.get(1, "/index.html");
+        host.send(&request);
+        let promises = host.got.iter().filter(|got| matches!(got, Got::Push(..)));
+        assert_eq!(promises.count(), count, "{settings:?}");
+    }
+    let mut config = ServerConfig::default();
+    config.push = false;
+    let mut host = pushing(config, &[]);
+    let requests = [host.get(1, "/index.html"), host.get(3, "/a")].concat();
+    host.send(&requests);
+    assert!(!host.got.iter().any(|got| matches!(got, Got::Push(..))));
+}
+
+#[test]
+fn a_push_can_be_cancelled_and_takes_nothing() {
+    let mut host = pushing(ServerConfig::default(), &[(id::INITIAL_WINDOW_SIZE, 1)]);
+    let request = host.get(1, "/index.html");
+    host.send(&request);
+    host.send(
+        [
+            reset(2, ErrorCode::CANCEL),
+            reset(4, ErrorCode::REFUSED_STREAM),
+        ]
+        .concat(),
+    );
+    host.take();
+    host.send([window(2, 100), window(4, 100), window(1, 100)].concat());
+    assert_eq!(host.take(), [Got::Data(1, b"html>".to_vec(), true)]);
+    assert_eq!(
+        host.served
+            .iter()
+            .filter(|served| served.reset.is_some())
+            .count(),
+        2
+    );
+    let mut host = pushing(ServerConfig::default(), &[(id::INITIAL_WINDOW_SIZE, 1)]);
+    let request = host.get(1, "/index.html");
+    host.send(&request).take();
+    host.send(data(2, b"x", false))
+        .assert_reset(2, ErrorCode::STREAM_CLOSED);
+    let fields = host.headers(4, &[("a", "b")], true);
+    host.send(&fields).assert_refused(Fault::BadStreamNumber);
+}
+
+#[test]
+fn hints_come_before_the_answer_even_while_it_is_worked_on() {
+    let mut config = ServerConfig::default();
+    config.push = false;
+    config.service_time = Duration::from_millis(30);
+    config.connection_time = Duration::from_millis(5);
+    let mut host = pushing(config, &[]);
+    let requests = [host.get(1, "/index.html"), host.get(3, "/a")].concat();
+    host.send(&requests);
+    let Got::Head(1, fields, false) = &host.take()[0] else {
+        panic!("no hints");
+    };
+    assert_eq!(fields[0], (":status".to_owned(), "103".to_owned()));
+    assert!(
+        fields[1].0 == "link" && fields[1].1.contains("</a>"),
+        "{fields:?}"
+    );
+    // Requests that are worked on are worked on one after another: two of 30 ms, and 5 ms for the
+    // first of the connection where it stands alone.
+    let first = host.connection.poll_timeout().unwrap();
+    host.wait(Duration::from_millis(36));
+    assert_eq!(host.statuses(), [(1, "200".to_owned())], "{first:?}");
+    host.wait(Duration::from_millis(30));
+    assert_eq!(host.statuses().len(), 2);
+    let hinted = host.served[0];
+    assert!(hinted.exchange.head > host.served[1].exchange.head);
+    let mut off = ServerConfig::default();
+    off.early_hints = false;
+    let mut host = pushing(off, &[]);
+    let request = host.get(1, "/index.html");
+    host.send(&request);
+    assert_eq!(host.statuses()[0], (1, "200".to_owned()));
+}
+
+#[test]
+fn the_end_is_announced_and_what_is_on_its_way_is_answered() {
+    let mut host = Host::new(ServerConfig::default());
+    let request = host.get(1, "/a");
+    host.send(&request).take();
+    host.connection.announce_end();
+    host.write(usize::MAX);
+    let greatest = StreamId::MAX.number();
+    let announced = [
+        Got::GoAway(greatest, ErrorCode::NO_ERROR),
+        Got::Ping(false, *b"leaving."),
+    ];
+    assert_eq!(host.take(), announced);
+    // Sent before the client knew.
+    let request = host.post(3, &[]);
+    host.send(&request);
+    host.send(raw(FrameType::PING, 1, 0, b"leaving."));
+    assert_eq!(host.take(), [Got::GoAway(3, ErrorCode::NO_ERROR)]);
+    assert_eq!(host.connection.close_reason(), None);
+    // Sent although it knew: not looked at, but its fields are decoded and its content counts.
+    let request = host.post(5, &[("new", "field")]);
+    host.send(
+        [
+            request,
+            data(5, b"x", true),
+            window(5, 1),
+            reset(5, ErrorCode::CANCEL),
+        ]
+        .concat(),
+    );
+    assert_eq!(host.take(), []);
+    host.connection.end(host.now);
+    host.send(data(3, b"content", true));
+    assert_eq!(host.statuses(), [(3, "204".to_owned())]);
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ServerEnds)
+    );
+    assert_eq!(host.actions, [Action::ShutdownWrite]);
+    host.eof();
+    assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
+    assert!(host.connection.is_finished());
+    let mut idle = Host::new(ServerConfig::default());
+    idle.connection.end(idle.now);
+    idle.write(usize::MAX);
+    assert_eq!(idle.take(), [Got::GoAway(0, ErrorCode::NO_ERROR)]);
+    assert_eq!(idle.actions, [Action::ShutdownWrite]);
+}
+
+#[test]
+fn a_connection_ends_at_its_limit_of_requests() {
+    let mut config = ServerConfig::default();
+    config.max_requests_per_connection = Some(2);
+    config.close = CloseManner::Full;
+    let mut host = Host::new(config);
+    let requests = [host.get(1, "/a"), host.get(3, "/b"), host.get(5, "/a")].concat();
+    host.send(&requests);
+    assert_eq!(host.statuses().len(), 2);
+    assert!(host.got.contains(&Got::GoAway(3, ErrorCode::NO_ERROR)));
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::RequestLimit)
+    );
+    assert_eq!(host.actions, [Action::Close]);
+}
+
+#[test]
+fn clients_leave_in_several_ways() {
+    let mut host = Host::new(ServerConfig::default());
+    host.eof();
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientFinished)
+    );
+    assert_eq!(host.actions, [Action::Close]);
+    let mut host = Host::new(ServerConfig::default());
+    let requests = [host.get(1, "/a"), host.post(3, &[])].concat();
+    host.push(&requests);
+    host.eof();
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientTruncated)
+    );
+    assert_eq!(
+        host.statuses(),
+        [(1, "200".to_owned())],
+        "what came whole is answered"
+    );
+    let mut host = Host::new(ServerConfig::default());
+    let request = host.get(1, "/a");
+    host.send(&request[..20]).eof();
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientTruncated)
+    );
+    for (code, reason) in [
+        (ErrorCode::NO_ERROR, CloseReason::ClientAsked),
+        (
+            ErrorCode::PROTOCOL_ERROR,
+            CloseReason::ClientGaveUp(ErrorCode::PROTOCOL_ERROR),
+        ),
+    ] {
+        let mut host = Host::new(ServerConfig::default());
+        let mut out = host.get(1, "/a");
+        write::go_away(&mut out, StreamId::CONNECTION, code, b"");
+        host.send(&out);
+        assert_eq!(host.statuses(), [(1, "200".to_owned())]);
+        assert_eq!(host.connection.close_reason(), Some(reason));
+    }
+    let mut host = Host::new(ServerConfig::default());
+    let request = host.get(1, "/long");
+    host.send(&request).eof();
+    assert_eq!(
+        host.connection.close_reason(),
+        Some(CloseReason::ClientTruncated)
+    );
+    host.connection.handle_failure();
+    assert!(host.connection.is_finished());
+}
+
+#[test]
+fn what_was_cut_short_is_told_to_the_octet() {
+    let mut host = framed(|framing| framing.data = 400);
+    let request = host.get_with(1, "/b", &[("priority", "i")]);
+    let other = host.get_with(3, "/b", &[("priority", "i")]);
+    host.push([request, other].concat());
+    let mut slices = [IoSlice::new(&[]); 64];
+    let filled = host.connection.transmit(&mut slices);
+    let octets: Vec<u8> = slices[..filled]
+        .iter()
+        .flat_map(|slice| slice.to_vec())
+        .collect();
+    // Everything but the last 100 octets of the frame before the last, and that.
+    let rest = 209 + 100;
+    host.connection.transmitted(octets.len() - rest, host.now);
+    host.connection.handle_failure();
+    let bodies: Vec<u64> = std::iter::from_fn(|| {
+        let (served, _) = host.connection.cut_short(host.now)?;
+        Some(served.exchange.body.0)
+    })
+    .collect();
+    assert_eq!(bodies, [900, 800]);
+}
+
+#[test]
+fn texts_of_requests_come_with_their_events() {
+    let mut config = ServerConfig::default();
+    config.request_text = true;
+    config.events = true;
+    let origin = Arc::new(Origin::new(site(), origin()).unwrap());
+    let mut host = Host::of(Connection::new(origin, Arc::new(config), Instant::ZERO));
+    host.greet(&[]);
+    let agent = [("user-agent", "me"), ("referer", "/r"), ("priority", "u=7")];
+    let requests = [host.get_with(1, "/a", &agent), host.get(3, "/b")].concat();
+    host.push(&requests);
+    let mut slices = [IoSlice::new(&[]); 64];
+    let filled = host.connection.transmit(&mut slices);
+    let count = slices[..filled].iter().map(|slice| slice.len()).sum();
+    host.connection.transmitted(count, host.now);
+    let (served, text) = host.connection.poll_event_with_text().unwrap();
+    assert_eq!(
+        (served.stream.number(), text.line),
+        (3, &b"GET /b HTTP/2.0"[..])
+    );
+    let (_, text) = host.connection.poll_event_with_text().unwrap();
+    assert_eq!(text.line, b"GET /a HTTP/2.0");
+    assert_eq!((text.referer, text.user_agent), (&b"/r"[..], &b"me"[..]));
+}
+
+#[test]
+fn a_request_of_http1_becomes_the_first_stream() {
+    let upgrade = Upgrade {
+        head: b"GET http://h/a HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings, X\r\n\
+                Upgrade: h2c\r\nHTTP2-Settings: AAQAAAAC\r\nX: 1\r\nAccept: */*\r\n\r\n"
+            .to_vec(),
+        settings: vec![0, 4, 0, 0, 0, 2],
+        rest: Vec::new(),
+    };
+    let mut config = ServerConfig::default();
+    config.events = true;
+    let origin = Arc::new(Origin::new(site(), origin()).unwrap());
+    let connection = Connection::from_upgrade(origin, Arc::new(config), &upgrade, Instant::ZERO);
+    let mut host = Host::of(connection);
+    let mut slices = [IoSlice::new(&[]); 4];
+    assert_eq!(host.connection.transmit(&mut slices), 1);
+    assert!(slices[0].starts_with(Upgrade::RESPONSE));
+    host.connection
+        .transmitted(Upgrade::RESPONSE.len(), host.now);
+    host.write(usize::MAX);
+    assert!(matches!(host.got[0], Got::Settings(_)));
+    assert_eq!(host.statuses(), [(1, "200".to_owned())]);
+    assert_eq!(host.content(1), b"aa", "the window is that of the settings");
+    let mut out = PREFACE.to_vec();
+    write::settings(&mut out, std::iter::empty());
+    write::settings_acknowledged(&mut out);
+    host.send(out).send(window(1, 2));
+    assert_eq!(host.content(1), b"aaaa");
+    let request = host.get(1, "/a");
+    host.send(&request).assert_refused(Fault::ClosedStream);
+    let bad = Upgrade {
+        settings: vec![0, 2, 0, 0, 0, 9],
+        ..upgrade
+    };
+    let origin = Arc::new(Origin::new(site(), super::tests::origin()).unwrap());
+    let config = Arc::new(ServerConfig::default());
+    let connection = Connection::from_upgrade(origin, config, &bad, Instant::ZERO);
+    assert_eq!(
+        connection.close_reason(),
+        Some(CloseReason::Refused(Fault::BadSetting))
+    );
+}
+
+/// Something that a client may say, well or badly.
+fn utterances() -> impl Strategy<Value = Vec<u8>> {
+    let utterance = (0..14_u8, 0..6_u32, any::<u8>());
+    prop::collection::vec(utterance, 0..14).prop_map(|utterances| {
+        let mut host = Host::fresh(ServerConfig::default(), with_plans());
+        let mut out = PREFACE.to_vec();
+        write::settings(&mut out, [(id::INITIAL_WINDOW_SIZE, 70_000)].into_iter());
+        write::settings_acknowledged(&mut out);
+        let mut next = 1;
+        for (kind, old, value) in utterances {
+            let stream = 2 * old + 1;
+            let mut advance = || {
+                next += 2;
+                next - 2
+            };
+            out.extend(match kind {
+                0 => host.get(advance(), "/a"),
+                1 => host.get_with(advance(), "/long", &[("priority", "i")]),
+                2 => host.get(advance(), "/index.html"),
+                3 => host.get_with(advance(), "/b", &[("priority", "u=1")]),
+                4 => host.post(advance(), &[("content-length", "5")]),
+                5 => host.post(advance(), &[]),
+                6 => data(stream, b"12345", value & 1 == 1),
+                7 => raw(FrameType::DATA, 9, stream, &[value % 8, 1, 2, 3, 4, 5]),
+                8 => reset(stream, ErrorCode::CANCEL),
+                9 => window(if value & 1 == 1 { stream } else { 0 }, u32::from(value)),
+                10 => raw(FrameType::PING, value & 1, 0, &[value; 8]),
+                11 => raw(FrameType::PRIORITY, 0, stream, &[0, 0, 0, value % 8, value]),
+                12 => host.headers(stream, &[("trailer", "x")], value & 1 == 1),
+                _ => raw(FrameType(value), value, stream, &[value; 5]),
+            });
+        }
+        out
+    })
+}
+
+/// All that comes of octets that arrive in these pieces: what was taken in the end, what was served,
+/// and why it ended.
+fn serve<'p>(
+    pieces: impl Iterator<Item = &'p [u8]>,
+) -> (Vec<u8>, Vec<Served>, Option<CloseReason>) {
+    let mut config = ServerConfig::default();
+    // What has been made into frames before the rest has come depends on when that was.
+    config.framing.ahead = Bytes(0);
+    let mut host = Host::fresh(config, with_plans());
+    for piece in pieces {
+        host.push(piece);
+    }
+    host.write(7000);
+    host.eof();
+    host.wait(Duration::from_secs(100));
+    assert!(host.connection.is_finished());
+    (
+        host.writes.concat(),
+        host.served,
+        host.connection.close_reason(),
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_split_gives_the_same_output(
+        octets in utterances(),
+        cuts in prop::collection::vec(1..90_usize, 1..20),
+    ) {
+        let whole = serve(std::iter::once(&octets[..]));
+        let mut rest = &octets[..];
+        let mut cuts = cuts.iter().cycle();
+        let pieces = std::iter::from_fn(move || {
+            let (piece, after) = rest.split_at(rest.len().min(*cuts.next()?));
+            rest = after;
+            (!piece.is_empty()).then_some(piece)
+        });
+        let cut = serve(pieces);
+        prop_assert_eq!(whole.0, cut.0);
+        prop_assert_eq!(whole.1, cut.1);
+        prop_assert_eq!(whole.2, cut.2);
+    }
+}

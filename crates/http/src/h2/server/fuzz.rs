@@ -1,0 +1,402 @@
+//! Feeding a connection anything at all.
+
+use std::io::IoSlice;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fathometer_model::{Bytes, File, FileId, Instant, Page, Site};
+
+use super::{
+    Allowance, CloseReason, Connection, FieldIndexing, Heads, Scheduling, Served, ServerConfig,
+    Writes,
+};
+use crate::field_block::FieldBlock;
+use crate::h1::server::Action;
+use crate::h2::error::ErrorCode;
+use crate::h2::flow::UpdateAt;
+use crate::h2::frame::{self, Frame, FrameType, Header, Reader, flags, write};
+use crate::h2::{PREFACE, StreamId};
+use crate::hpack::{Decoder, Encoder, Indexing};
+use crate::origin::{Origin, OriginConfig};
+
+/// Time-outs that a connection may take to end.
+const LONGEST_WAIT: usize = 1000;
+
+/// An entry point for fuzzing. The first octet chooses how the server is set up, the second where the
+/// input is cut, the third whether the rest is what a client sends as it is, or a script of frames,
+/// which finds more. Panics when whole, cut and octet-by-octet input are not served alike, when what is
+/// sent is not frames in the order that HTTP/2 wants, when windows are exceeded, when something comes
+/// after the close, or when the connection does not end.
+pub fn fuzz(data: &[u8]) {
+    let Some((&[setup, cut, kind], rest)) = data.split_first_chunk::<3>() else {
+        return;
+    };
+    let wire = match kind % 4 {
+        0 => rest.to_vec(),
+        _ => script(rest),
+    };
+    let input = &wire[..];
+    let config = config(setup);
+    let whole = run(&config, [input].into_iter());
+    let cut = usize::from(cut) * (input.len() + 1) / 256;
+    let (before, after) = input.split_at(cut);
+    assert_eq!(whole, run(&config, [before, after].into_iter()));
+    if input.len() <= 4096 {
+        assert_eq!(whole, run(&config, input.chunks(1)));
+    }
+    judge(&whole.output);
+}
+
+/// What a connection gave.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    output: Vec<u8>,
+    served: Vec<Served>,
+    close: Option<CloseReason>,
+    requests: u32,
+}
+
+fn config(setup: u8) -> Arc<ServerConfig> {
+    let mut config = ServerConfig {
+        events: true,
+        scheduling: match setup & 3 {
+            0 => Scheduling::AsAsked,
+            1 => Scheduling::Urgency,
+            2 => Scheduling::Tree,
+            _ => Scheduling::RoundRobin,
+        },
+        indexing: match setup >> 2 & 3 {
+            0 => FieldIndexing::Shared,
+            1 => FieldIndexing::All,
+            _ => FieldIndexing::Nothing,
+        },
+        remembered: u32::from(setup >> 4 & 1) * 4,
+        max_requests_per_connection: (setup >> 5 & 1 == 1).then_some(3),
+        ..ServerConfig::default()
+    };
+    let framing = &mut config.framing;
+    // What is made into frames before the rest has come would depend on the cuts.
+    framing.ahead = Bytes(0);
+    framing.data = 100;
+    framing.copied = 60;
+    if setup >> 6 & 1 == 1 {
+        framing.writes = Writes::EachFrame;
+        framing.heads = Heads::AtOnce;
+    }
+    if setup >> 7 == 1 {
+        config.service_time = Duration::from_millis(10);
+        config.connection_time = Duration::from_millis(5);
+        config.receive.update = UpdateAt::Once;
+    }
+    config.receive.stream = 300;
+    let limits = &mut config.limits;
+    let few = Allowance {
+        burst: 20,
+        per_second: 1,
+    };
+    (limits.resets, limits.provoked_resets) = (few, few);
+    (limits.answers, limits.idle_frames) = (few, few);
+    limits.streams = 6;
+    limits.head = Bytes(600);
+    limits.block = 900;
+    limits.continuations = 3;
+    limits.fields = 12;
+    limits.body = Bytes(200);
+    limits.target = Bytes(80);
+    Arc::new(config)
+}
+
+fn origin() -> Arc<Origin> {
+    static ORIGIN: OnceLock<Arc<Origin>> = OnceLock::new();
+    let make = || {
+        let file = |path: &str, body: Vec<u8>| File {
+            path: path.to_owned(),
+            content_type: "text/html".into(),
+            body: body.into(),
+            encoded: Vec::new(),
+            last_modified: 867_153_600,
+        };
+        let site = Site {
+            name: "fuzz".to_owned(),
+            files: vec![
+                file("/index.html", b"<img src=/a>".to_vec()),
+                file("/a", vec![b'a'; 350]),
+                file("/long", vec![b'l'; 90_000]),
+                file("/empty", Vec::new()),
+            ],
+            pages: vec![Page {
+                base: FileId(0),
+                embedded: vec![FileId(1)],
+                named_by: Vec::new(),
+            }],
+        };
+        let config = OriginConfig {
+            discard: Some("/sink".to_owned()),
+            push: "/index.html /a /empty".parse().unwrap_or_default(),
+            early_hints: "/a /empty".parse().unwrap_or_default(),
+            ..OriginConfig::default()
+        };
+        // The site is the one above: what is wrong with it is wrong here.
+        Arc::new(Origin::new(Arc::new(site), config).expect("a site that can be served"))
+    };
+    Arc::clone(ORIGIN.get_or_init(make))
+}
+
+/// Hosts one connection from its first octet to its end.
+fn run<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
+    let mut now = Instant::ZERO;
+    let mut connection = Connection::new(origin(), Arc::clone(config), now);
+    let mut outcome = Outcome {
+        output: Vec::new(),
+        served: Vec::new(),
+        close: None,
+        requests: 0,
+    };
+    for piece in pieces {
+        connection.handle_data(piece, now);
+    }
+    let mut closed = false;
+    drain(&mut connection, &mut outcome, &mut closed, now);
+    connection.handle_eof(now);
+    drain(&mut connection, &mut outcome, &mut closed, now);
+    for _ in 0..LONGEST_WAIT {
+        let Some(at) = connection.poll_timeout() else {
+            break;
+        };
+        now = now.max(at);
+        connection.handle_timeout(now);
+        drain(&mut connection, &mut outcome, &mut closed, now);
+    }
+    assert!(connection.is_finished(), "it never ends");
+    while connection.cut_short(now).is_some() {}
+    outcome.close = connection.close_reason();
+    assert!(outcome.close.is_some(), "a close without a reason");
+    outcome.requests = connection.requests();
+    if let Some(most) = config.max_requests_per_connection {
+        assert!(outcome.requests <= most, "more requests than the limit");
+    }
+    outcome
+}
+
+/// Takes all there is, some of it in small writes.
+fn drain(connection: &mut Connection, outcome: &mut Outcome, closed: &mut bool, now: Instant) {
+    loop {
+        let mut slices = [IoSlice::new(&[]); 4];
+        let filled = connection.transmit(&mut slices);
+        let offered: Vec<u8> = slices[..filled].iter().flat_map(|s| s.to_vec()).collect();
+        if offered.is_empty() {
+            assert_eq!(filled, 0, "a write of nothing");
+            break;
+        }
+        assert!(!*closed, "output after the close");
+        let taken = match outcome.output.len() % 3 {
+            0 => offered.len(),
+            _ => offered.len().div_ceil(2),
+        };
+        outcome.output.extend_from_slice(&offered[..taken]);
+        connection.transmitted(taken, now);
+    }
+    while let Some(served) = connection.poll_event() {
+        outcome.served.push(served);
+    }
+    while let Some(action) = connection.poll_action() {
+        assert!(!*closed || action != Action::ShutdownWrite);
+        *closed = true;
+    }
+}
+
+/// Judges the output as a client would.
+fn judge(output: &[u8]) {
+    let mut reader = Reader::new(frame::Limits {
+        block: 1 << 20,
+        ..frame::Limits::default()
+    });
+    let mut decoder = Decoder::new(u32::MAX, u64::MAX);
+    let mut ended = std::collections::HashSet::new();
+    let mut headed = std::collections::HashSet::new();
+    let mut content = 0_u64;
+    let mut input = output;
+    while let Some(frame) = reader.read(&mut input) {
+        match frame.expect("frames are well-formed") {
+            Frame::Headers(block) => {
+                let mut fields = FieldBlock::default();
+                assert_eq!(decoder.decode(block.block, &mut fields), Ok(()));
+                let status = fields.get(":status").expect("a head has a status");
+                assert!(!ended.contains(&block.stream), "a head after the end");
+                assert!(!headed.contains(&block.stream), "two final heads");
+                if status[0] != b'1' {
+                    headed.insert(block.stream);
+                }
+                if block.end_stream {
+                    ended.insert(block.stream);
+                }
+            }
+            Frame::Data(piece) => {
+                assert!(headed.contains(&piece.stream), "content without a head");
+                assert!(!ended.contains(&piece.stream), "content after the end");
+                content += piece.content.len() as u64;
+                if piece.end_stream {
+                    ended.insert(piece.stream);
+                }
+            }
+            Frame::Push { promised, block } => {
+                let mut fields = FieldBlock::default();
+                assert_eq!(decoder.decode(block.block, &mut fields), Ok(()));
+                assert!(promised.is_server() && !ended.contains(&block.stream));
+            }
+            Frame::Reset { stream, .. } => {
+                ended.insert(stream);
+            }
+            _ => {}
+        }
+    }
+    assert!(reader.is_between_frames(), "the output ends within a frame");
+    // No script gives more than a few windows of 2^24.
+    assert!(content < 1 << 40);
+}
+
+/// Frames, each by three octets of the input: which, on which stream, with what.
+fn script(input: &[u8]) -> Vec<u8> {
+    let mut out = PREFACE.to_vec();
+    let mut encoder = Encoder::new(4096);
+    write::settings(&mut out, std::iter::empty());
+    write::settings_acknowledged(&mut out);
+    let mut next = 1;
+    let mut rest = input;
+    while let Some((&[what, on, with], after)) = rest.split_first_chunk::<3>() {
+        rest = after;
+        let mut id = u32::from(on % 16);
+        let ends = with & 1 == 1;
+        if what % 16 <= 5 && on & 0x80 == 0 {
+            id = next;
+            next += 2;
+        }
+        let stream = StreamId::new(id);
+        match what % 16 {
+            0..=5 => {
+                let paths = [
+                    "/index.html",
+                    "/a",
+                    "/long",
+                    "/empty",
+                    "/sink",
+                    "/none",
+                    "",
+                    "*",
+                ];
+                let path = paths[usize::from(with >> 1 & 7)];
+                let posts = path == "/sink" || !ends;
+                let start = out.len();
+                let carrier = write::Carrier::Headers {
+                    end_stream: ends,
+                    dependency: (what & 0x20 != 0).then(|| frame::Dependency {
+                        on: StreamId::new(u32::from(on >> 3 & 15)),
+                        exclusive: on & 1 == 1,
+                        weight: with,
+                    }),
+                };
+                let most = if what & 0x40 == 0 { 16_384 } else { 11 };
+                write::header_block(&mut out, stream, carrier, most, |out| {
+                    encoder.begin(out);
+                    let mut add = |name: &str, value: &str| {
+                        encoder.encode(name.as_bytes(), value.as_bytes(), Indexing::Yes, out);
+                    };
+                    add(":method", if posts { "POST" } else { "GET" });
+                    add(":scheme", "http");
+                    add(":authority", "h");
+                    add(":path", path);
+                    match with >> 4 {
+                        1 => add("priority", "u=1, i"),
+                        2 => add("content-length", "7"),
+                        3 => add("expect", "100-continue"),
+                        4 => add("range", "bytes=1-3, 5-9"),
+                        5 => add("connection", "close"),
+                        6 => add("x", &"y".repeat(700)),
+                        7 => add("", "z"),
+                        _ => {}
+                    }
+                });
+                if what & 0x80 != 0 && with & 8 != 0 {
+                    out.truncate(start + (out.len() - start) / 2);
+                }
+            }
+            6 | 7 => {
+                let kind = FrameType::DATA;
+                let padded = what & 0x20 != 0;
+                let flags = u8::from(ends) | if padded { flags::PADDED } else { 0 };
+                raw(
+                    &mut out,
+                    kind,
+                    flags,
+                    stream,
+                    &vec![with >> 5; usize::from(with)],
+                );
+            }
+            8 => write::reset(&mut out, stream, ErrorCode(with.into())),
+            9 | 10 => {
+                let increment = u32::from(with) << (what >> 4);
+                write::window_update(&mut out, stream, increment);
+            }
+            11 => write::ping(&mut out, ends, [with; 8]),
+            12 => {
+                let values = [0, 1, u32::from(with), 70_000, 1 << 24, u32::MAX];
+                let value = values[usize::from(what >> 4) % 6];
+                write::settings(&mut out, [(u16::from(on % 10), value)].into_iter());
+            }
+            13 => write::priority_update(&mut out, stream, &[b'u', b'=', b'0' + with % 10]),
+            14 => write::priority(
+                &mut out,
+                stream,
+                frame::Dependency {
+                    on: StreamId::new(u32::from(with & 15)),
+                    exclusive: ends,
+                    weight: with,
+                },
+            ),
+            _ => {
+                let length = usize::from(with) % after.len().max(1);
+                let payload = &after[..length.min(after.len())];
+                raw(&mut out, FrameType(on), what, stream, payload);
+            }
+        }
+    }
+    out
+}
+
+/// A frame, whatever its payload.
+fn raw(out: &mut Vec<u8>, kind: FrameType, flags: u8, stream: StreamId, payload: &[u8]) {
+    let header = Header {
+        length: payload.len() as u32,
+        kind,
+        flags,
+        stream,
+    };
+    write::header(out, header);
+    out.extend_from_slice(payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Seed;
+    use proptest::prelude::*;
+
+    /// A short run of what a fuzzer does for long.
+    #[test]
+    fn seeded_inputs_are_served_alike_however_they_are_cut() {
+        for round in 0..300_u64 {
+            let seed = Seed(round);
+            let length = 3 + 3 * (seed.draw(0) % 40);
+            let octets: Vec<u8> = (1..=length).map(|place| seed.draw(place) as u8).collect();
+            super::fuzz(&octets);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_input_is_served_alike_however_it_is_cut(
+            octets in prop::collection::vec(any::<u8>(), 3..160)
+        ) {
+            super::fuzz(&octets);
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! What frames do to streams and to the connection, and what those earn that are out of place.
+
+use fathometer_model::Bytes;
+
+use super::tests::{Got, Host, data, origin, raw, reset, window};
+use super::*;
+use crate::h2::error::Fault;
+use crate::h2::flow::UpdateAt;
+use crate::h2::frame::{Dependency, FrameType, flags};
+use crate::h2::settings::id;
+
+fn host() -> Host {
+    Host::new(ServerConfig::default())
+}
+
+fn settings(entries: &[(u16, u32)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::settings(&mut out, entries.iter().copied());
+    out
+}
+
+fn priority(stream: u32, on: u32) -> Vec<u8> {
+    let dependency = Dependency {
+        on: StreamId::new(on),
+        exclusive: false,
+        weight: 15,
+    };
+    raw(FrameType::PRIORITY, 0, stream, &dependency.octets())
+}
+
+#[test]
+fn idle_streams_bear_priorities_alone() {
+    for frame in [
+        data(1, b"x", false),
+        reset(1, ErrorCode::CANCEL),
+        window(1, 1),
+        data(2, b"x", false),
+        window(2, 1),
+        reset(2, ErrorCode::CANCEL),
+    ] {
+        host().send(&frame).assert_refused(Fault::IdleStream);
+    }
+    let mut host = host();
+    host.send(priority(5, 3));
+    host.send(raw(FrameType::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x05u=1"));
+    assert_eq!(host.take(), []);
+    host.send(raw(FrameType::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x02u=1"));
+    host.assert_refused(Fault::IdleStream);
+}
+
+#[test]
+fn a_half_closed_stream_takes_no_more_of_a_message() {
+    for is_data in [true, false] {
+        let mut host = host();
+        let request = host.get(1, "/long");
+        host.send(&request).take();
+        host.send(priority(1, 3)).send(window(1, 5));
+        assert_eq!(host.take(), []);
+        let more = match is_data {
+            true => data(1, b"x", true),
+            false => host.headers(1, &[("a", "b")], true),
+        };
+        host.send(&more).assert_reset(1, ErrorCode::STREAM_CLOSED);
+        // What was under way before the client knew is let pass.
+        let more = host.headers(1, &[("c", "d")], true);
+        host.send(data(1, b"x", true)).send(&more);
+        host.send(window(1, 5)).send(reset(1, ErrorCode::CANCEL));
+        assert_eq!(host.take(), []);
+        let request = host.get_with(3, "/empty", &[("c", "d")]);
+        host.send(&request);
+        assert_eq!(
+            host.statuses(),
+            [(3, "200".to_owned())],
+            "the table was kept up"
+        );
+    }
+}
+
+#[test]
+fn an_ended_stream_takes_no_more_of_a_message() {
+    for is_data in [true, false] {
+        let mut host = host();
+        let request = host.get(1, "/a");
+        host.send(&request).take();
+        host.send(window(1, 5)).send(reset(1, ErrorCode::CANCEL));
+        host.send(priority(1, 3));
+        assert_eq!(host.take(), []);
+        let more = match is_data {
+            true => data(1, b"x", true),
+            false => host.headers(1, &[("a", "b")], true),
+        };
+        host.send(&more).assert_refused(Fault::ClosedStream);
+    }
+}
+
+#[test]
+fn a_stream_that_the_client_reset_takes_no_more_of_a_message() {
+    for is_data in [true, false] {
+        let mut host = host();
+        let request = host.post(1, &[]);
+        host.send(&request).send(reset(1, ErrorCode::CANCEL));
+        host.send(window(1, 5)).send(reset(1, ErrorCode::CANCEL));
+        let more = match is_data {
+            true => data(1, b"x", true),
+            false => host.headers(1, &[("a", "b")], true),
+        };
+        host.send(&more).assert_reset(1, ErrorCode::STREAM_CLOSED);
+    }
+}
+
+#[test]
+fn streams_are_numbered_upwards_and_odd() {
+    let mut even = host();
+    let request = even.get(2, "/a");
+    even.send(&request).assert_refused(Fault::BadStreamNumber);
+    let mut lower = host();
+    let requests = [lower.get(5, "/a"), lower.get(3, "/a")].concat();
+    lower.send(&requests).assert_refused(Fault::BadStreamNumber);
+}
+
+#[test]
+fn no_more_streams_are_open_than_allowed() {
+    let mut config = ServerConfig::default();
+    config.limits.streams = 2;
+    let mut host = Host::new(config);
+    let requests = [host.post(1, &[]), host.post(3, &[]), host.post(5, &[])].concat();
+    host.send(&requests)
+        .assert_reset(5, ErrorCode::REFUSED_STREAM);
+    host.send(data(1, b"", true)).take();
+    let request = host.get(7, "/a");
+    host.send(&request);
+    assert_eq!(host.statuses(), [(7, "200".to_owned())]);
+}
+
+#[test]
+fn the_preface_comes_first_and_settings_next() {
+    let mut host = Host::fresh(ServerConfig::default(), origin());
+    host.send("GET / HTTP/1.1\r\n")
+        .assert_refused(Fault::BadPreface);
+    let mut host = Host::fresh(ServerConfig::default(), origin());
+    host.send(PREFACE).send(raw(FrameType::PING, 0, 0, &[0; 8]));
+    host.assert_refused(Fault::NoSettings);
+    let mut host = Host::fresh(ServerConfig::default(), origin());
+    host.send(PREFACE)
+        .send(raw(FrameType::SETTINGS, flags::ACK, 0, &[]));
+    host.assert_refused(Fault::NoSettings);
+}
+
+#[test]
+fn settings_and_pings_are_answered_and_judged() {
+    let mut host = host();
+    host.send(settings(&[(id::MAX_CONCURRENT_STREAMS, 3), (0xeeee, 9)]));
+    host.send(raw(FrameType::PING, 0, 0, b"12345678"));
+    host.send(raw(FrameType::PING, flags::ACK, 0, b"12345678"));
+    assert_eq!(
+        host.take(),
+        [Got::Acknowledged, Got::Ping(true, *b"12345678")]
+    );
+    host.send(raw(FrameType::SETTINGS, flags::ACK, 0, &[]));
+    host.assert_refused(Fault::UnexpectedAcknowledgement);
+    for (entry, fault) in [
+        ((id::ENABLE_PUSH, 2), Fault::BadSetting),
+        ((id::INITIAL_WINDOW_SIZE, 1 << 31), Fault::BadInitialWindow),
+        ((id::MAX_FRAME_SIZE, 1), Fault::BadSetting),
+    ] {
+        self::host().send(settings(&[entry])).assert_refused(fault);
+    }
+}
+
+#[test]
+fn clients_do_not_push() {
+    let mut host = host();
+    let request = host.get(1, "/long");
+    host.send(&request);
+    let promise = raw(
+        FrameType::PUSH_PROMISE,
+        flags::END_HEADERS,
+        1,
+        &[0, 0, 0, 2],
+    );
+    host.send(&promise).assert_refused(Fault::UnexpectedPush);
+}
+
+#[test]
+fn malformed_requests_end_their_stream_alone() {
+    let mut host = host();
+    let request = host.headers(1, &[(":method", "GET"), (":path", "/")], true);
+    host.send(&request)
+        .assert_reset(1, ErrorCode::PROTOCOL_ERROR);
+    let request = host.get_with(3, "/a", &[("", "x")]);
+    host.send(&request)
+        .assert_reset(3, ErrorCode::PROTOCOL_ERROR);
+    let request = host.get_with(5, "/a", &[("connection", "close")]);
+    host.send(&request)
+        .assert_reset(5, ErrorCode::PROTOCOL_ERROR);
+    let request = host.get(7, "/a");
+    host.send(&request);
+    assert_eq!(host.statuses(), [(7, "200".to_owned())]);
+    let garbage = raw(FrameType::HEADERS, flags::END_HEADERS, 9, &[0xff; 20]);
+    host.send(&garbage).assert_refused(Fault::Compression);
+}
+
+#[test]
+fn streams_do_not_depend_on_themselves() {
+    host()
+        .send(priority(1, 1))
+        .assert_refused(Fault::SelfDependency);
+    let mut open = host();
+    let request = open.get(1, "/long");
+    open.send(&request).take();
+    open.send(priority(1, 1))
+        .assert_reset(1, ErrorCode::PROTOCOL_ERROR);
+    let mut host = host();
+    let mut request = host.get(3, "/a");
+    request[4] |= flags::PRIORITY;
+    request[2] += 5;
+    request.splice(9..9, [0, 0, 0, 3, 7]);
+    host.send(&request)
+        .assert_reset(3, ErrorCode::PROTOCOL_ERROR);
+}
+
+#[test]
+fn trailers_end_a_request_and_have_no_pseudo_fields() {
+    for (fields, end, code) in [
+        (("grpc", "1"), true, None),
+        (("grpc", "1"), false, Some(ErrorCode::PROTOCOL_ERROR)),
+        ((":path", "/"), true, Some(ErrorCode::PROTOCOL_ERROR)),
+        (("Upper", "1"), true, Some(ErrorCode::PROTOCOL_ERROR)),
+    ] {
+        let mut host = host();
+        let request = host.post(1, &[]);
+        let trailers = host.headers(1, &[fields], end);
+        host.send([request, data(1, b"content", false), trailers].concat());
+        match code {
+            None => {
+                assert_eq!(host.statuses(), [(1, "204".to_owned())]);
+                assert_eq!(host.served[0].exchange.request_body, Bytes(7));
+            }
+            Some(code) => host.assert_reset(1, code),
+        }
+    }
+}
+
+#[test]
+fn content_is_as_long_as_it_says() {
+    for (announced, sent, fits) in [
+        ("7", "content", true),
+        ("6", "content", false),
+        ("8", "content", false),
+        ("0", "", true),
+    ] {
+        let mut host = host();
+        let request = host.post(1, &[("content-length", announced)]);
+        host.send([request, data(1, sent.as_bytes(), true)].concat());
+        match fits {
+            true => assert_eq!(host.statuses(), [(1, "204".to_owned())]),
+            false => host.assert_reset(1, ErrorCode::PROTOCOL_ERROR),
+        }
+    }
+    let mut host = host();
+    let request = host.get_with(1, "/a", &[("content-length", "3")]);
+    host.send(&request)
+        .assert_reset(1, ErrorCode::PROTOCOL_ERROR);
+}
+
+#[test]
+fn content_is_thrown_away_and_its_room_given_back() {
+    let mut config = ServerConfig::default();
+    config.receive = ReceiveWindows {
+        stream: 100,
+        connection: 65_535,
+        update: UpdateAt::Percent(50),
+    };
+    let mut host = Host::new(config);
+    let request = host.post(1, &[]);
+    host.send([request, data(1, &[0; 49], false)].concat());
+    assert_eq!(host.take(), []);
+    host.send(data(1, &[0; 1], false));
+    assert_eq!(host.take(), [Got::Window(1, 50)]);
+    let padded = [&[20][..], &[7; 10], &[0; 20]].concat();
+    host.send(raw(FrameType::DATA, flags::PADDED, 1, &padded));
+    host.send(data(1, &[0; 19], false));
+    assert_eq!(host.take(), [Got::Window(1, 50)], "padding counts");
+    host.send(data(1, &[0; 101], false));
+    host.assert_reset(1, ErrorCode::FLOW_CONTROL_ERROR);
+    // What was under way counts for the connection, and is given back.
+    for _ in 0..4 {
+        host.send(data(1, &[0; 16_000], false));
+    }
+    assert_eq!(host.take(), [Got::Window(0, 100 + 101 + 3 * 16_000)]);
+    host.send(data(1, &[0; 16_384], false).repeat(2));
+    assert!(matches!(host.take()[..], [Got::Window(0, _)]));
+    // Never given back, the connection's window ends.
+    let mut config = ServerConfig::default();
+    config.receive.update = UpdateAt::Never;
+    config.receive.connection = 0;
+    let mut host = Host::new(config);
+    let request = host.post(1, &[]);
+    host.send(&request)
+        .send(data(1, &[0; 16_000], false).repeat(4));
+    assert_eq!(host.take(), []);
+    host.send(data(1, &[0; 1536], false))
+        .assert_refused(Fault::WindowExceeded);
+}
+
+#[test]
+fn a_smaller_window_holds_once_the_client_knows() {
+    let mut config = ServerConfig::default();
+    config.receive.stream = 10;
+    let mut host = Host::fresh(config, origin());
+    let mut out = PREFACE.to_vec();
+    out.extend(settings(&[]));
+    let request = host.post(1, &[]);
+    host.send([out, request, data(1, &[0; 20], false)].concat());
+    assert!(!host.got.iter().any(|got| matches!(got, Got::Reset(..))));
+    host.send(raw(FrameType::SETTINGS, flags::ACK, 0, &[]))
+        .take();
+    let request = host.post(3, &[]);
+    host.send([request, data(3, &[0; 20], false)].concat());
+    host.assert_reset(3, ErrorCode::FLOW_CONTROL_ERROR);
+}
+
+#[test]
+fn windows_do_not_overflow_and_follow_settings() {
+    let greatest = (1 << 31) - 1;
+    host()
+        .send(window(0, greatest))
+        .assert_refused(Fault::WindowOverflow);
+    let mut host = host();
+    let request = host.get(1, "/long");
+    host.send(settings(&[(id::INITIAL_WINDOW_SIZE, 10)])).take();
+    host.send(&request);
+    assert_eq!(host.content(1).len(), 10);
+    host.send(settings(&[(id::INITIAL_WINDOW_SIZE, 3)]))
+        .send(window(1, 8));
+    assert_eq!(
+        host.content(1).len(),
+        11,
+        "seven of eight make up for what was sent before"
+    );
+    host.send(settings(&[(id::INITIAL_WINDOW_SIZE, 5)]));
+    assert_eq!(host.content(1).len(), 13);
+    host.take();
+    host.send([window(1, greatest), window(1, 100)].concat())
+        .assert_reset(1, ErrorCode::FLOW_CONTROL_ERROR);
+    let request = host.get(3, "/long");
+    host.send(&request).send(window(3, greatest - 5)).take();
+    host.send(settings(&[(id::INITIAL_WINDOW_SIZE, 80_000)]));
+    host.assert_refused(Fault::WindowOverflow);
+}
+
+#[test]
+fn the_client_asks_before_it_sends_much() {
+    let mut host = host();
+    let request = host.post(1, &[("expect", "100-continue")]);
+    host.send(&request);
+    assert_eq!(
+        host.take(),
+        [Got::Head(1, vec![(":status".into(), "100".into())], false)]
+    );
+    host.send(data(1, b"content", true));
+    assert_eq!(host.statuses(), [(1, "204".to_owned())]);
+    let fields = [
+        (":method", "PUT"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/a"),
+        ("expect", "100-continue"),
+    ];
+    host.take();
+    let request = host.headers(3, &fields, false);
+    host.send(&request);
+    assert_eq!(host.statuses(), [(3, "405".to_owned())]);
+    assert_eq!(host.got.last(), Some(&Got::Reset(3, ErrorCode::NO_ERROR)));
+    host.take();
+    host.send(data(3, b"all the same", true));
+    assert_eq!(host.take(), []);
+}
+
+#[test]
+fn who_wants_a_tunnel_is_not_kept_waiting() {
+    let mut host = host();
+    let connect = host.headers(1, &[(":method", "CONNECT"), (":authority", "a:1")], false);
+    host.send(&connect);
+    assert_eq!(host.statuses(), [(1, "405".to_owned())]);
+    assert_eq!(host.got.last(), Some(&Got::Reset(1, ErrorCode::NO_ERROR)));
+}
+
+#[test]
+fn too_much_is_answered_and_not_read_on() {
+    let mut config = ServerConfig::default();
+    config.limits.body = Bytes(10);
+    let mut host = Host::new(config);
+    let request = host.post(1, &[]);
+    host.send([request, data(1, &[0; 11], false)].concat());
+    assert_eq!(host.statuses(), [(1, "413".to_owned())]);
+    assert_eq!(host.got.last(), Some(&Got::Reset(1, ErrorCode::NO_ERROR)));
+    host.take();
+    let request = host.post(3, &[("content-length", "11")]);
+    host.send(&request);
+    assert_eq!(host.statuses(), [(3, "413".to_owned())]);
+    host.take();
+    let long = "a".repeat(16_000);
+    let request = host.get_with(5, "/a", &[("x", &long), ("y", &long[..500])]);
+    host.send(&request);
+    assert_eq!(host.statuses(), [(5, "431".to_owned())]);
+    assert!(host.connection.is_idle());
+    assert_eq!(host.served.len(), 3);
+}
