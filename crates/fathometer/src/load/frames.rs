@@ -7,6 +7,7 @@ use fathometer_http::h2::client::Traffic;
 use fathometer_http::h2::frame::FrameType;
 use fathometer_model::Bytes;
 
+use super::slot::State;
 use super::worker::Worker;
 
 /// Types and what results call them; the last stands for all that are not known.
@@ -71,7 +72,7 @@ impl Worker<'_> {
     /// Counts the frames of a connection that passed since it was last asked for them.
     pub(super) fn count_frames(&mut self, place: u32) {
         let slot = &mut self.slots[place as usize];
-        let Some(connection) = slot.machine.http2() else {
+        let Some(connection) = slot.machine.http2().filter(|_| slot.state != State::Free) else {
             return;
         };
         let window = &mut self.tally.at(self.now).frames;

@@ -59,9 +59,9 @@ pub fn without_port(host: &str) -> &str {
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-/// What a handshake has agreed on: `TLS1.3, TLS13_AES_128_GCM_SHA256, X25519, h2`.
+/// What a handshake has agreed on: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
 pub fn agreement(handshake: &Handshake) -> String {
-    let mut text = format!("{}, {}", handshake.version, handshake.cipher_suite);
+    let mut text = format!("TLS {}, {}", handshake.version, handshake.cipher_suite);
     if let Some(group) = handshake.group {
         text.push_str(&format!(", {group}"));
     }

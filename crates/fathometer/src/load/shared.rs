@@ -1,7 +1,7 @@
 //! What all loops of a test share: the plan, the requests, and whose turn it is.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fathometer_http::client::{Connection, PreparedRequest, SendError};
@@ -13,7 +13,7 @@ use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
 use fathometer_workload::plan::{Choice, PageId, Plan, Script, Target, TargetId};
 
-use super::security::Security;
+use super::security::{Security, without_port};
 use super::slot::Exchange;
 use super::{Limit, LoadError, Options, Users, Windows};
 
@@ -281,6 +281,7 @@ fn is_kept_full(policy: &Policy) -> bool {
 fn check_policy(options: &Options) -> Result<(), LoadError> {
     let policy = options.policy;
     let open = matches!(options.users, Users::Open { .. });
+    let is_address = without_port(&options.host).parse::<IpAddr>().is_ok();
     let why = match policy {
         Policy {
             protocol: Protocol::Http3,
@@ -292,6 +293,13 @@ fn check_policy(options: &Options) -> Result<(), LoadError> {
         }
         Policy { hosts: 2.., .. } if open => {
             "arrivals share their connections, whatever the host: use users that wait (-c, --ue)"
+        }
+        Policy {
+            hosts: 2..,
+            tls: true,
+            ..
+        } if is_address => {
+            "certificates have names for its hosts, and this server has an address alone"
         }
         _ => return Ok(()),
     };

@@ -211,6 +211,14 @@ impl Slot {
                 || !self.machine.is_http2())
     }
 
+    /// Gives back the memory that nothing is in, for a connection that will be idle for long.
+    pub(super) fn shrink(&mut self) {
+        self.machine.shrink();
+        if let Protection::Tls(tls) = &mut self.protection {
+            tls.rest();
+        }
+    }
+
     /// The place of a request's exchange. HTTP/1.x answers in order, and HTTP/2 nearly.
     pub(super) fn place_of(&self, request: RequestId) -> Option<usize> {
         match self.exchanges.front() {

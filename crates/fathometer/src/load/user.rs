@@ -506,7 +506,7 @@ impl Worker<'_> {
         if pause >= LONG_PAUSE {
             let Worker { users, slots, .. } = self;
             for &slot in &users[place as usize].slots {
-                slots[slot as usize].machine.shrink();
+                slots[slot as usize].shrink();
             }
         }
         self.sleep_until(place, self.now + pause);
