@@ -4,24 +4,26 @@ mod established;
 mod fuzz;
 mod handshaking;
 mod hello;
+mod reading;
 mod record;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fathometer_model::{Bytes, Instant};
+use fathometer_model::Instant;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 
 use crate::certificate::server_name;
-use crate::{Alert, ClientSettings, Handshake, ServerSettings, TlsFailure, Traffic, Version};
-use established::{CLOSE_NOTIFY, Established, Fatal, NO_RENEGOTIATION, Opened, Reply};
+use crate::{ClientSettings, Handshake, ServerSettings, TlsFailure, Traffic};
+use established::{CLOSE_NOTIFY, Established};
 pub use fuzz::fuzz;
 use handshaking::Handshaking;
-use record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, HEADER};
+use writing::count_application;
 
 /// Octets that may wait to be sent before [`Session::write`] takes no more.
 const BUFFER: usize = 64 * 1024;
@@ -68,7 +70,7 @@ pub struct Session {
     outgoing: Vec<u8>,
     outgoing_sent: usize,
     /// Where the open record begins.
-    open_record: Option<usize>,
+    filling: Option<usize>,
     /// Data written before there are keys.
     waiting: Vec<u8>,
     record_size: usize,
@@ -149,7 +151,7 @@ impl Session {
             early: false,
             outgoing: Vec::new(),
             outgoing_sent: 0,
-            open_record: None,
+            filling: None,
             waiting: Vec::new(),
             record_size,
             sent: Traffic::default(),
@@ -434,394 +436,13 @@ impl Session {
 
     /// Nothing more comes or goes, but what was sealed.
     fn end(&mut self, failure: TlsFailure) {
-        if let Some(start) = self.open_record.take() {
+        if let Some(start) = self.filling.take() {
             // What is in it is plaintext still.
             self.outgoing.truncate(start);
         }
         self.waiting.clear();
         self.phase = Phase::Over;
         self.failure = Some(failure);
-    }
-
-    fn next_piece<'i>(
-        &mut self,
-        input: &mut &'i mut [u8],
-        now: Instant,
-    ) -> Result<Piece<'i>, TlsFailure> {
-        loop {
-            if self.closed_by_peer {
-                // What follows close_notify is to be ignored (RFC 8446, 6.1).
-                *input = &mut [];
-                return Ok(Piece::None);
-            }
-            let piece = match self.phase {
-                Phase::Handshaking(_) => self.handshake_record(input, now)?,
-                Phase::Established(_) if self.incoming.is_empty() => {
-                    self.whole_record(input, now)?
-                }
-                Phase::Established(_) => self.joined_record(input, now)?,
-                Phase::Over => return Ok(Piece::None),
-            };
-            if let Some(piece) = piece {
-                return Ok(piece);
-            }
-        }
-    }
-
-    /// Opens the record at the start of the input, in place; `None` when it was no data. What is left
-    /// of the input when no whole record is there is kept.
-    fn whole_record<'i>(
-        &mut self,
-        input: &mut &'i mut [u8],
-        now: Instant,
-    ) -> Result<Option<Piece<'i>>, TlsFailure> {
-        let Some(header) = input.first_chunk::<HEADER>() else {
-            return Ok(Some(self.keep(input)));
-        };
-        let length = match record::length(header) {
-            Some(length) => length,
-            None => return Err(self.no_record()),
-        };
-        if input.len() < length {
-            return Ok(Some(self.keep(input)));
-        }
-        let (record, rest) = std::mem::take(input).split_at_mut(length);
-        *input = rest;
-        let content = self.open_record(record, now)?;
-        Ok(content.map(|range| Piece::Input(&record[range])))
-    }
-
-    fn keep<'i>(&mut self, input: &mut &'i mut [u8]) -> Piece<'i> {
-        self.incoming.extend_from_slice(input);
-        *input = &mut [];
-        Piece::None
-    }
-
-    /// Completes the record of which a part is kept, and opens it.
-    fn joined_record<'i>(
-        &mut self,
-        input: &mut &'i mut [u8],
-        now: Instant,
-    ) -> Result<Option<Piece<'i>>, TlsFailure> {
-        if !self.complete(0, input)? {
-            return Ok(Some(Piece::None));
-        }
-        let mut incoming = std::mem::take(&mut self.incoming);
-        let content = self.open_record(&mut incoming, now);
-        self.incoming = incoming;
-        match content? {
-            Some(range) => {
-                self.incoming_given = true;
-                Ok(Some(Piece::Incoming(range)))
-            }
-            None => {
-                self.incoming.clear();
-                Ok(None)
-            }
-        }
-    }
-
-    /// Moves octets from the input to `incoming` until the record that begins at `from` there is
-    /// whole; gives whether it is.
-    fn complete(&mut self, from: usize, input: &mut &mut [u8]) -> Result<bool, TlsFailure> {
-        self.fill(from + HEADER, input);
-        let Some(header) = self.incoming[from..].first_chunk::<HEADER>() else {
-            return Ok(false);
-        };
-        let length = match record::length(header) {
-            Some(length) => length,
-            None => return Err(self.no_record()),
-        };
-        self.fill(from + length, input);
-        Ok(self.incoming.len() == from + length)
-    }
-
-    /// Moves octets from the input to `incoming` until so many are there, if so many come.
-    fn fill(&mut self, wanted: usize, input: &mut &mut [u8]) {
-        let missing = wanted.saturating_sub(self.incoming.len());
-        let octets = std::mem::take(input);
-        let (taken, rest) = octets.split_at_mut(missing.min(octets.len()));
-        self.incoming.extend_from_slice(taken);
-        *input = rest;
-    }
-
-    /// Opens a whole record and acts on it; gives where its data is when it has any.
-    fn open_record(
-        &mut self,
-        record: &mut [u8],
-        now: Instant,
-    ) -> Result<Option<Range<usize>>, TlsFailure> {
-        let Phase::Established(established) = &mut self.phase else {
-            return Ok(None);
-        };
-        let octets = Bytes(record.len() as u64);
-        let opened = established.open(record, now);
-        self.received.records += 1;
-        match opened {
-            Ok(Opened::Data(range)) => {
-                count_application(&mut self.received, record.len(), range.len(), 1);
-                // Counted by the line above.
-                self.received.records -= 1;
-                self.early = false;
-                return Ok((!range.is_empty()).then_some(range));
-            }
-            Ok(Opened::Message(reply)) => {
-                self.received.handshake += octets;
-                self.reply(reply)?;
-            }
-            Ok(Opened::Warning(reply)) => {
-                self.received.alerts += octets;
-                self.reply(reply)?;
-            }
-            Ok(Opened::Closed) => {
-                self.received.alerts += octets;
-                self.closed_by_peer = true;
-            }
-            Err(fatal) => return Err(self.fail(fatal)),
-        }
-        Ok(None)
-    }
-
-    fn reply(&mut self, reply: Reply) -> Result<(), TlsFailure> {
-        match reply {
-            Reply::Nothing => Ok(()),
-            Reply::KeyUpdate => self.update_key(),
-            Reply::NoRenegotiation => {
-                self.seal();
-                self.say_alert(NO_RENEGOTIATION);
-                Ok(())
-            }
-        }
-    }
-
-    /// Tells the peer why, as long as there are keys.
-    fn fail(&mut self, (failure, alert): Fatal) -> TlsFailure {
-        if alert != CLOSE_NOTIFY {
-            self.seal();
-            self.say_alert(alert);
-        }
-        failure
-    }
-
-    fn no_record(&mut self) -> TlsFailure {
-        let why = "octets that begin no record".to_owned();
-        self.fail((TlsFailure::NotTls(why), Alert(50)))
-    }
-
-    fn say_alert(&mut self, alert: Alert) {
-        if let Phase::Established(established) = &mut self.phase {
-            let start = self.outgoing.len();
-            established.say_alert(&mut self.outgoing, alert);
-            self.count_sent(start, true);
-        }
-    }
-
-    /// Changes the key that this side sends with.
-    fn update_key(&mut self) -> Result<(), TlsFailure> {
-        self.seal();
-        let Phase::Established(established) = &mut self.phase else {
-            return Ok(());
-        };
-        let start = self.outgoing.len();
-        let outcome = established.update_sending_key(&mut self.outgoing);
-        self.count_sent(start, false);
-        outcome
-    }
-
-    /// Takes one record of the handshake from the input.
-    fn handshake_record<'i>(
-        &mut self,
-        input: &mut &'i mut [u8],
-        now: Instant,
-    ) -> Result<Option<Piece<'i>>, TlsFailure> {
-        let new = self.shown;
-        self.fill(new + HEADER, input);
-        let Some(header) = self.incoming[new..].first_chunk::<HEADER>() else {
-            return Ok(Some(Piece::None));
-        };
-        // What is no record is shown as it is: rustls knows what to tell the peer.
-        if let Some(length) = record::length(header) {
-            self.fill(new + length, input);
-            if self.incoming.len() < new + length {
-                return Ok(Some(Piece::None));
-            }
-        }
-        let Phase::Handshaking(handshaking) = &mut self.phase else {
-            return Ok(None);
-        };
-        handshaking.clock.tell(now);
-        let start = self.outgoing.len();
-        let outcome =
-            handshaking.record(&mut self.incoming, new, &mut self.outgoing, &mut self.plain);
-        let step = match outcome {
-            Ok(step) => step,
-            Err(failure) => {
-                self.count_sent(start, true);
-                return Err(failure);
-            }
-        };
-        let sent_before = self.sent.handshake;
-        let octets = self.incoming.len() - new;
-        self.count_handshake_record(new, octets, step.application);
-        self.count_sent(start, false);
-        if step.forget {
-            self.incoming.truncate(new);
-        }
-        self.incoming.drain(..step.consumed);
-        self.shown = self.incoming.len();
-        self.early = step.early;
-        self.closed_by_peer |= step.closed;
-        self.after_handshake_record(sent_before)?;
-        Ok((!self.plain.is_empty()).then_some(Piece::Plain))
-    }
-
-    fn count_handshake_record(&mut self, new: usize, octets: usize, application: bool) {
-        if application {
-            count_application(&mut self.received, octets, self.plain.len(), 1);
-            return;
-        }
-        let octets = Bytes(octets as u64);
-        match self.incoming[new] {
-            ALERT => self.received.alerts += octets,
-            _ => self.received.handshake += octets,
-        }
-        self.received.records += 1;
-    }
-
-    /// Takes over from rustls when the handshake is over.
-    fn after_handshake_record(&mut self, sent_before: Bytes) -> Result<(), TlsFailure> {
-        let Phase::Handshaking(handshaking) = &mut self.phase else {
-            return Ok(());
-        };
-        if handshaking.is_handshaking() || self.shown > 0 {
-            return Ok(());
-        }
-        let Phase::Handshaking(handshaking) = std::mem::replace(&mut self.phase, Phase::Over)
-        else {
-            return Ok(());
-        };
-        let (established, mut handshake) =
-            handshaking.finish(self.sent.handshake, self.received.handshake)?;
-        if !self.client && handshake.version == Version::Tls13 {
-            // What a server sends in the step that ends the handshake is tickets.
-            handshake.sent = sent_before;
-        }
-        self.handshake = Some(Box::new(handshake));
-        self.phase = Phase::Established(Box::new(established));
-        let waiting = std::mem::take(&mut self.waiting);
-        self.append(&waiting);
-        if self.closing {
-            self.seal();
-            self.say_alert(CLOSE_NOTIFY);
-        }
-        Ok(())
-    }
-
-    /// Puts plaintext into records, however much waits already.
-    fn append(&mut self, mut plain: &[u8]) {
-        match self.phase {
-            Phase::Established(_) => {}
-            Phase::Handshaking(_) => {
-                self.waiting.extend_from_slice(plain);
-                return;
-            }
-            Phase::Over => return,
-        }
-        // Octets that left and are still in front of others, when there are many of them.
-        if self.outgoing_sent >= BUFFER && self.open_record.is_none() {
-            self.outgoing.drain(..self.outgoing_sent);
-            self.outgoing_sent = 0;
-        }
-        while !plain.is_empty() {
-            let Phase::Established(established) = &mut self.phase else {
-                return;
-            };
-            let start = *self.open_record.get_or_insert_with(|| {
-                let start = self.outgoing.len();
-                established.sealer.begin(&mut self.outgoing);
-                start
-            });
-            let filled = self.outgoing.len() - start - established.sealer.content_offset();
-            let (now, later) = plain.split_at(plain.len().min(self.record_size - filled));
-            self.outgoing.extend_from_slice(now);
-            plain = later;
-            if filled + now.len() == self.record_size {
-                self.seal();
-            }
-        }
-    }
-
-    /// Seals the record that is being filled, or what waits and may leave before the handshake is over.
-    fn seal(&mut self) {
-        if self.may_send_waiting() {
-            self.seal_waiting();
-        }
-        let (Some(start), Phase::Established(established)) =
-            (self.open_record.take(), &mut self.phase)
-        else {
-            return;
-        };
-        let content = self.outgoing.len() - start - established.sealer.content_offset();
-        established
-            .sealer
-            .seal(&mut self.outgoing, start, APPLICATION_DATA);
-        count_application(&mut self.sent, self.outgoing.len() - start, content, 1);
-        if !established.key_is_used_up() {
-            return;
-        }
-        // The last record that the key may seal says that another follows, or that nothing does.
-        if established.can_update() {
-            if let Err(failure) = self.update_key() {
-                self.end(failure);
-            }
-        } else {
-            self.closing = true;
-            self.say_alert(CLOSE_NOTIFY);
-        }
-    }
-
-    /// Whether there is data that may leave although the handshake is not over.
-    fn may_send_waiting(&self) -> bool {
-        match &self.phase {
-            // rustls makes these records, and is asked for them with nothing to read: it must have
-            // read all that it was shown.
-            Phase::Handshaking(_) => self.may_write() && !self.waiting.is_empty(),
-            _ => false,
-        }
-    }
-
-    fn seal_waiting(&mut self) {
-        let Phase::Handshaking(handshaking) = &mut self.phase else {
-            return;
-        };
-        let start = self.outgoing.len();
-        let (taken, records) =
-            handshaking.write(&self.waiting, self.record_size, &mut self.outgoing);
-        self.waiting.drain(..taken);
-        let octets = self.outgoing.len() - start;
-        count_application(&mut self.sent, octets, taken, records);
-    }
-
-    /// Counts the records in `outgoing` from `start` on, none of which is data. Encrypted ones are
-    /// of the handshake, unless they are `alerts`.
-    fn count_sent(&mut self, start: usize, alerts: bool) {
-        let mut rest = &self.outgoing[start..];
-        while let Some(header) = rest.first_chunk::<HEADER>() {
-            let length = record::length(header).unwrap_or(rest.len()).min(rest.len());
-            let (record, next) = rest.split_at(length);
-            let octets = Bytes(length as u64);
-            self.sent.records += 1;
-            match record[0] {
-                ALERT => self.sent.alerts += octets,
-                CHANGE_CIPHER_SPEC | HANDSHAKE => self.sent.handshake += octets,
-                _ if alerts => self.sent.alerts += octets,
-                _ => self.sent.handshake += octets,
-            }
-            if let Phase::Handshaking(handshaking) = &mut self.phase {
-                handshaking.look_at_sent(record);
-            }
-            rest = next;
-        }
     }
 }
 
@@ -834,11 +455,4 @@ impl std::fmt::Debug for Session {
             .field("failure", &self.failure)
             .finish_non_exhaustive()
     }
-}
-
-fn count_application(traffic: &mut Traffic, octets: usize, content: usize, records: u64) {
-    traffic.application += Bytes(octets as u64);
-    traffic.content += Bytes(content as u64);
-    traffic.application_records += records;
-    traffic.records += records;
 }

@@ -1,0 +1,267 @@
+//! What a session does with what comes.
+
+use std::ops::Range;
+
+use fathometer_model::{Bytes, Instant};
+
+use super::established::{CLOSE_NOTIFY, Fatal, NO_RENEGOTIATION, Opened, Reply};
+use super::record::{self, ALERT, HEADER};
+use super::writing::count_application;
+use super::{Phase, Piece, Session};
+use crate::{Alert, TlsFailure, Version};
+
+impl Session {
+    pub(super) fn next_piece<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+        now: Instant,
+    ) -> Result<Piece<'i>, TlsFailure> {
+        loop {
+            if self.closed_by_peer {
+                // What follows close_notify is to be ignored (RFC 8446, 6.1).
+                *input = &mut [];
+                return Ok(Piece::None);
+            }
+            let piece = match self.phase {
+                Phase::Handshaking(_) => self.handshake_record(input, now)?,
+                Phase::Established(_) if self.incoming.is_empty() => {
+                    self.whole_record(input, now)?
+                }
+                Phase::Established(_) => self.joined_record(input, now)?,
+                Phase::Over => return Ok(Piece::None),
+            };
+            if let Some(piece) = piece {
+                return Ok(piece);
+            }
+        }
+    }
+
+    /// Opens the record at the start of the input, in place; `None` when it was no data. What is left
+    /// of the input when no whole record is there is kept.
+    fn whole_record<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+        now: Instant,
+    ) -> Result<Option<Piece<'i>>, TlsFailure> {
+        let Some(header) = input.first_chunk::<HEADER>() else {
+            return Ok(Some(self.keep(input)));
+        };
+        let length = match record::length(header) {
+            Some(length) => length,
+            None => return Err(self.no_record()),
+        };
+        if input.len() < length {
+            return Ok(Some(self.keep(input)));
+        }
+        let (record, rest) = std::mem::take(input).split_at_mut(length);
+        *input = rest;
+        let content = self.open_record(record, now)?;
+        Ok(content.map(|range| Piece::Input(&record[range])))
+    }
+
+    /// Completes the record of which a part is kept, and opens it.
+    fn joined_record<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+        now: Instant,
+    ) -> Result<Option<Piece<'i>>, TlsFailure> {
+        if !self.complete(0, input)? {
+            return Ok(Some(Piece::None));
+        }
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let content = self.open_record(&mut incoming, now);
+        self.incoming = incoming;
+        match content? {
+            Some(range) => {
+                self.incoming_given = true;
+                Ok(Some(Piece::Incoming(range)))
+            }
+            None => {
+                self.incoming.clear();
+                Ok(None)
+            }
+        }
+    }
+
+    fn keep<'i>(&mut self, input: &mut &'i mut [u8]) -> Piece<'i> {
+        self.incoming.extend_from_slice(input);
+        *input = &mut [];
+        Piece::None
+    }
+
+    /// Moves octets from the input to `incoming` until the record that begins at `from` there is
+    /// whole; gives whether it is.
+    fn complete(&mut self, from: usize, input: &mut &mut [u8]) -> Result<bool, TlsFailure> {
+        self.fill(from + HEADER, input);
+        let Some(header) = self.incoming[from..].first_chunk::<HEADER>() else {
+            return Ok(false);
+        };
+        let length = match record::length(header) {
+            Some(length) => length,
+            None => return Err(self.no_record()),
+        };
+        self.fill(from + length, input);
+        Ok(self.incoming.len() == from + length)
+    }
+
+    /// Moves octets from the input to `incoming` until so many are there, if so many come.
+    fn fill(&mut self, wanted: usize, input: &mut &mut [u8]) {
+        let missing = wanted.saturating_sub(self.incoming.len());
+        let octets = std::mem::take(input);
+        let (taken, rest) = octets.split_at_mut(missing.min(octets.len()));
+        self.incoming.extend_from_slice(taken);
+        *input = rest;
+    }
+
+    /// Opens a whole record and acts on it; gives where its data is when it has any.
+    fn open_record(
+        &mut self,
+        record: &mut [u8],
+        now: Instant,
+    ) -> Result<Option<Range<usize>>, TlsFailure> {
+        let Phase::Established(established) = &mut self.phase else {
+            return Ok(None);
+        };
+        let octets = Bytes(record.len() as u64);
+        let opened = established.open(record, now);
+        self.received.records += 1;
+        match opened {
+            Ok(Opened::Data(range)) => {
+                count_application(&mut self.received, record.len(), range.len(), 1);
+                // Counted by the line above.
+                self.received.records -= 1;
+                self.early = false;
+                return Ok((!range.is_empty()).then_some(range));
+            }
+            Ok(Opened::Message(reply)) => {
+                self.received.handshake += octets;
+                self.reply(reply)?;
+            }
+            Ok(Opened::Warning(reply)) => {
+                self.received.alerts += octets;
+                self.reply(reply)?;
+            }
+            Ok(Opened::Closed) => {
+                self.received.alerts += octets;
+                self.closed_by_peer = true;
+            }
+            Err(fatal) => return Err(self.fail(fatal)),
+        }
+        Ok(None)
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), TlsFailure> {
+        match reply {
+            Reply::Nothing => Ok(()),
+            Reply::KeyUpdate => self.update_key(),
+            Reply::NoRenegotiation => {
+                self.seal();
+                self.say_alert(NO_RENEGOTIATION);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the peer why, as long as there are keys.
+    fn fail(&mut self, (failure, alert): Fatal) -> TlsFailure {
+        if alert != CLOSE_NOTIFY {
+            self.seal();
+            self.say_alert(alert);
+        }
+        failure
+    }
+
+    fn no_record(&mut self) -> TlsFailure {
+        let why = "octets that begin no record".to_owned();
+        self.fail((TlsFailure::NotTls(why), Alert(50)))
+    }
+
+    /// Takes one record of the handshake from the input.
+    fn handshake_record<'i>(
+        &mut self,
+        input: &mut &'i mut [u8],
+        now: Instant,
+    ) -> Result<Option<Piece<'i>>, TlsFailure> {
+        let new = self.shown;
+        self.fill(new + HEADER, input);
+        let Some(header) = self.incoming[new..].first_chunk::<HEADER>() else {
+            return Ok(Some(Piece::None));
+        };
+        // What is no record is shown as it is: rustls knows what to tell the peer.
+        if let Some(length) = record::length(header) {
+            self.fill(new + length, input);
+            if self.incoming.len() < new + length {
+                return Ok(Some(Piece::None));
+            }
+        }
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return Ok(None);
+        };
+        handshaking.clock.tell(now);
+        let start = self.outgoing.len();
+        let outcome =
+            handshaking.record(&mut self.incoming, new, &mut self.outgoing, &mut self.plain);
+        let step = match outcome {
+            Ok(step) => step,
+            Err(failure) => {
+                self.count_sent(start, true);
+                return Err(failure);
+            }
+        };
+        let sent_before = self.sent.handshake;
+        let octets = self.incoming.len() - new;
+        self.count_handshake_record(new, octets, step.application);
+        self.count_sent(start, false);
+        if step.forget {
+            self.incoming.truncate(new);
+        }
+        self.incoming.drain(..step.consumed);
+        self.shown = self.incoming.len();
+        self.early = step.early;
+        self.closed_by_peer |= step.closed;
+        self.after_handshake_record(sent_before)?;
+        Ok((!self.plain.is_empty()).then_some(Piece::Plain))
+    }
+
+    fn count_handshake_record(&mut self, new: usize, octets: usize, application: bool) {
+        if application {
+            count_application(&mut self.received, octets, self.plain.len(), 1);
+            return;
+        }
+        let octets = Bytes(octets as u64);
+        match self.incoming[new] {
+            ALERT => self.received.alerts += octets,
+            _ => self.received.handshake += octets,
+        }
+        self.received.records += 1;
+    }
+
+    /// Takes over from rustls when the handshake is over.
+    fn after_handshake_record(&mut self, sent_before: Bytes) -> Result<(), TlsFailure> {
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return Ok(());
+        };
+        if handshaking.is_handshaking() || self.shown > 0 {
+            return Ok(());
+        }
+        let Phase::Handshaking(handshaking) = std::mem::replace(&mut self.phase, Phase::Over)
+        else {
+            return Ok(());
+        };
+        let (established, mut handshake) =
+            handshaking.finish(self.sent.handshake, self.received.handshake)?;
+        if !self.client && handshake.version == Version::Tls13 {
+            // What a server sends in the step that ends the handshake is tickets.
+            handshake.sent = sent_before;
+        }
+        self.handshake = Some(Box::new(handshake));
+        self.phase = Phase::Established(Box::new(established));
+        let waiting = std::mem::take(&mut self.waiting);
+        self.append(&waiting);
+        if self.closing {
+            self.seal();
+            self.say_alert(CLOSE_NOTIFY);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! What a session does with what leaves.
+
+use fathometer_model::Bytes;
+
+use super::established::CLOSE_NOTIFY;
+use super::record::{self, ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, HEADER};
+use super::{BUFFER, Phase, Session};
+use crate::{Alert, TlsFailure, Traffic};
+
+impl Session {
+    /// Puts plaintext into records, however much waits already.
+    pub(super) fn append(&mut self, mut plain: &[u8]) {
+        match self.phase {
+            Phase::Established(_) => {}
+            Phase::Handshaking(_) => {
+                self.waiting.extend_from_slice(plain);
+                return;
+            }
+            Phase::Over => return,
+        }
+        // Octets that left and are still in front of others, when there are many of them.
+        if self.outgoing_sent >= BUFFER && self.filling.is_none() {
+            self.outgoing.drain(..self.outgoing_sent);
+            self.outgoing_sent = 0;
+        }
+        while !plain.is_empty() {
+            let Phase::Established(established) = &mut self.phase else {
+                return;
+            };
+            let start = *self.filling.get_or_insert_with(|| {
+                let start = self.outgoing.len();
+                established.sealer.begin(&mut self.outgoing);
+                start
+            });
+            let filled = self.outgoing.len() - start - established.sealer.content_offset();
+            let (now, later) = plain.split_at(plain.len().min(self.record_size - filled));
+            self.outgoing.extend_from_slice(now);
+            plain = later;
+            if filled + now.len() == self.record_size {
+                self.seal();
+            }
+        }
+    }
+
+    /// Seals the record that is being filled, or what waits and may leave before the handshake is over.
+    pub(super) fn seal(&mut self) {
+        if self.may_send_waiting() {
+            self.seal_waiting();
+        }
+        let (Some(start), Phase::Established(established)) = (self.filling.take(), &mut self.phase)
+        else {
+            return;
+        };
+        let content = self.outgoing.len() - start - established.sealer.content_offset();
+        established
+            .sealer
+            .seal(&mut self.outgoing, start, APPLICATION_DATA);
+        count_application(&mut self.sent, self.outgoing.len() - start, content, 1);
+        if !established.key_is_used_up() {
+            return;
+        }
+        // The last record that the key may seal says that another follows, or that nothing does.
+        if established.can_update() {
+            if let Err(failure) = self.update_key() {
+                self.end(failure);
+            }
+        } else {
+            self.closing = true;
+            self.say_alert(CLOSE_NOTIFY);
+        }
+    }
+
+    /// Whether there is data that may leave although the handshake is not over.
+    pub(super) fn may_send_waiting(&self) -> bool {
+        match &self.phase {
+            // rustls makes these records, and is asked for them with nothing to read: it must have
+            // read all that it was shown.
+            Phase::Handshaking(_) => self.may_write() && !self.waiting.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn seal_waiting(&mut self) {
+        let Phase::Handshaking(handshaking) = &mut self.phase else {
+            return;
+        };
+        let start = self.outgoing.len();
+        let (taken, records) =
+            handshaking.write(&self.waiting, self.record_size, &mut self.outgoing);
+        self.waiting.drain(..taken);
+        let octets = self.outgoing.len() - start;
+        count_application(&mut self.sent, octets, taken, records);
+    }
+
+    /// Changes the key that this side sends with.
+    pub(super) fn update_key(&mut self) -> Result<(), TlsFailure> {
+        self.seal();
+        let Phase::Established(established) = &mut self.phase else {
+            return Ok(());
+        };
+        let start = self.outgoing.len();
+        let outcome = established.update_sending_key(&mut self.outgoing);
+        self.count_sent(start, false);
+        outcome
+    }
+
+    pub(super) fn say_alert(&mut self, alert: Alert) {
+        if let Phase::Established(established) = &mut self.phase {
+            let start = self.outgoing.len();
+            established.say_alert(&mut self.outgoing, alert);
+            self.count_sent(start, true);
+        }
+    }
+
+    /// Counts the records in `outgoing` from `start` on, none of which is data. Encrypted ones are
+    /// of the handshake, unless they are `alerts`.
+    pub(super) fn count_sent(&mut self, start: usize, alerts: bool) {
+        let mut rest = &self.outgoing[start..];
+        while let Some(header) = rest.first_chunk::<HEADER>() {
+            let length = record::length(header).unwrap_or(rest.len()).min(rest.len());
+            let (record, next) = rest.split_at(length);
+            let octets = Bytes(length as u64);
+            self.sent.records += 1;
+            match record[0] {
+                ALERT => self.sent.alerts += octets,
+                CHANGE_CIPHER_SPEC | HANDSHAKE => self.sent.handshake += octets,
+                _ if alerts => self.sent.alerts += octets,
+                _ => self.sent.handshake += octets,
+            }
+            if let Phase::Handshaking(handshaking) = &mut self.phase {
+                handshaking.look_at_sent(record);
+            }
+            rest = next;
+        }
+    }
+}
+
+/// Counts records of application data.
+pub(super) fn count_application(
+    traffic: &mut Traffic,
+    octets: usize,
+    content: usize,
+    records: u64,
+) {
+    traffic.application += Bytes(octets as u64);
+    traffic.content += Bytes(content as u64);
+    traffic.application_records += records;
+    traffic.records += records;
+}
