@@ -28,6 +28,8 @@ mod frame;
 mod message;
 pub mod server;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod varint;
 
 use crate::h1::server::FilePart;
@@ -86,7 +88,7 @@ pub struct Transmit<'a> {
 
 /// Whether a stream's number is that of a request.
 const fn is_request(stream: u64) -> bool {
-    stream % 4 == 0
+    stream.is_multiple_of(4)
 }
 
 /// Whether octets go both ways on a stream.

@@ -339,6 +339,8 @@ mod tests {
         assert!(!table.insert(b"", b""));
     }
 
+    type Field<'a> = (&'a [u8], &'a [u8]);
+
     proptest! {
         /// Against a search without an index.
         #[test]
@@ -357,7 +359,7 @@ mod tests {
                 }
                 let below = search.table().inserted() - u64::from(step).min(search.table().inserted());
                 let table = search.table();
-                let newest = |is: &dyn Fn((&[u8], &[u8])) -> bool| {
+                let newest = |is: &dyn Fn(Field<'_>) -> bool| {
                     (table.oldest()..below).rev().find(|&n| is(table.entry(n).unwrap()))
                 };
                 let expected = match newest(&|field| field == (name, &value[..])) {

@@ -10,8 +10,7 @@ use super::stream::{Stream, Upload, request_of, stream_of};
 use super::{Event, Head, RequestId, SendError};
 use crate::client::Pending;
 use crate::field_block::FieldBlock;
-use crate::h2;
-use crate::h3::critical::{Critical, Role, Told};
+use crate::h3::critical::{Critical, Role};
 use crate::h3::frame::{self, FrameType};
 use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit, is_bidirectional};
 use crate::h3::{is_request, varint};
@@ -29,17 +28,17 @@ pub struct Connection {
     pub(super) spare: Vec<Box<Stream>>,
     pub(super) next_request: RequestId,
     /// How many streams the transport has opened for requests.
-    opened: u32,
+    pub(super) opened: u32,
     /// No request before this one waits for its first octet to be taken.
-    first_unsent: RequestId,
+    pub(super) first_unsent: RequestId,
     /// Streams with something to send, in the order in which they go.
-    sendable: VecDeque<RequestId>,
+    pub(super) sendable: VecDeque<RequestId>,
     pub(super) phase: Phase,
     /// The server said which requests it still answers: no further ones.
-    leaving: bool,
+    pub(super) leaving: bool,
     pub(super) events: VecDeque<Event<'static>>,
     pub(super) actions: VecDeque<Action>,
-    fault: Option<Fault>,
+    pub(super) fault: Option<Fault>,
     /// Fields and status of the head that was read last.
     pub(super) head: FieldBlock,
     pub(super) status: u16,
@@ -388,183 +387,6 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Closes the connection when the server leaves and owes nothing more.
-    pub(super) fn leave(&mut self, _now: Instant) {
-        if self.leaving && self.phase == Phase::Open && self.streams.is_empty() {
-            self.close(
-                CloseReason::ServerAsked,
-                Failure::GoneAway,
-                Some(ErrorCode::NO_ERROR),
-            );
-        }
-    }
-
-    /// The QUIC connection failed, or is given up with a failure that is not the peer's fault.
-    /// Responses that were read whole stay whole.
-    pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
-        self.close(CloseReason::Failed(failure), failure, None);
-    }
-
-    /// The server closed the QUIC connection with this code of HTTP/3.
-    pub fn handle_peer_close(&mut self, code: u64, _now: Instant) {
-        let is_error = ErrorCode(code).name().is_some() && ErrorCode(code) != ErrorCode::NO_ERROR;
-        let (reason, failure) = match (is_error, self.streams.is_empty()) {
-            (true, _) => (CloseReason::Failed(Failure::GoneAway), Failure::GoneAway),
-            (false, true) => (CloseReason::ServerIdle, Failure::ClosedEarly),
-            (false, false) => (CloseReason::ServerEarly, Failure::ClosedEarly),
-        };
-        self.close(reason, failure, None);
-    }
-
-    /// The client has no more to ask and closes: requests without an answer are given up as
-    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
-    pub fn finish(&mut self) {
-        self.close(
-            CloseReason::Finished,
-            Failure::LocalAbort,
-            Some(ErrorCode::NO_ERROR),
-        );
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.phase != Phase::Open || self.streams.is_empty() {
-            return None;
-        }
-        let timeouts = &self.config.timeouts;
-        let idle = timeouts.idle.map(|idle| self.active + idle);
-        let streams = self.streams.iter();
-        let due = streams.filter_map(|(_, stream)| self.deadline(stream));
-        due.chain(idle).min()
-    }
-
-    /// When a limit of one exchange passes.
-    fn deadline(&self, stream: &Stream) -> Option<Instant> {
-        let timeouts = &self.config.timeouts;
-        let handed = stream.handed?;
-        let head = timeouts.head.filter(|_| stream.expects_head());
-        let waits = stream.upload.is_some_and(|upload| upload.awaits_continue);
-        let patience = waits.then_some(timeouts.expect_continue);
-        let limits = [head, timeouts.total, patience];
-        limits.into_iter().flatten().min().map(|time| handed + time)
-    }
-
-    /// Acts on every time limit that has passed. Spurious calls do nothing.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if self.phase != Phase::Open || self.streams.is_empty() {
-            return;
-        }
-        let timeouts = self.config.timeouts;
-        if timeouts.idle.is_some_and(|idle| self.active + idle <= now) {
-            let failure = Failure::TimedOut;
-            let code = Some(ErrorCode::REQUEST_CANCELLED);
-            return self.close(CloseReason::Failed(failure), failure, code);
-        }
-        let mut late: Vec<RequestId> = Vec::new();
-        for (request, stream) in self.streams.iter() {
-            if self.deadline(stream).is_some_and(|at| at <= now) {
-                late.push(request);
-            }
-        }
-        late.sort_unstable();
-        for request in late {
-            let Some(stream) = self.streams.get_mut(request) else {
-                continue;
-            };
-            let Some(handed) = stream.handed else {
-                continue;
-            };
-            let head = timeouts.head.filter(|_| stream.expects_head());
-            let limits = [head, timeouts.total];
-            if limits
-                .into_iter()
-                .flatten()
-                .any(|time| handed + time <= now)
-            {
-                let code = ErrorCode::REQUEST_CANCELLED;
-                self.give_up(request, Failure::TimedOut, code);
-            } else if let Some(upload) = &mut stream.upload {
-                upload.awaits_continue = false;
-                self.events.push_back(Event::SendContent { request });
-            }
-        }
-        self.settle();
-    }
-
-    /// Acts on what the server said on its control stream.
-    pub(super) fn told(&mut self, told: Told) {
-        match told {
-            Told::Settings(_) => self.events.push_back(Event::Settings),
-            Told::GoAway(id) => {
-                self.leaving = true;
-                let last = id.checked_sub(4).and_then(request_of);
-                let code = h2::error::ErrorCode::NO_ERROR;
-                self.events.push_back(Event::GoAway { last, code });
-                let mut unprocessed: Vec<RequestId> = self
-                    .streams
-                    .iter()
-                    .map(|(request, _)| request)
-                    .filter(|&request| stream_of(request) >= id)
-                    .collect();
-                unprocessed.sort_unstable();
-                for request in unprocessed {
-                    self.reject(request, Failure::GoneAway);
-                }
-            }
-            // Only clients say that.
-            Told::Priority(..) => {}
-        }
-    }
-
-    /// The server did not process a request.
-    pub(super) fn reject(&mut self, request: RequestId, failure: Failure) {
-        let begun = self.streams.get(request).is_none_or(|stream| stream.begun);
-        if begun {
-            return self.give_up(request, failure, ErrorCode::REQUEST_CANCELLED);
-        }
-        self.abandon(request, ErrorCode::REQUEST_CANCELLED);
-        if let Some(stream) = self.streams.remove(request) {
-            let idempotent = stream.idempotent;
-            self.recycle(stream);
-            self.events.push_back(Event::Unanswered {
-                request,
-                failure,
-                sent: false,
-                idempotent,
-                persists: self.accepts_requests(),
-            });
-        }
-        self.note_sent();
-    }
-
-    /// Ends a request without a whole answer.
-    pub(super) fn give_up(&mut self, request: RequestId, failure: Failure, code: ErrorCode) {
-        self.abandon(request, code);
-        let Some(stream) = self.streams.remove(request) else {
-            return;
-        };
-        let event = failed(request, &stream, failure, self.accepts_requests());
-        self.events.push_back(event);
-        self.recycle(stream);
-        self.note_sent();
-    }
-
-    /// Ends both directions of a stream, where they have not ended.
-    fn abandon(&mut self, request: RequestId, code: ErrorCode) {
-        let Some(open) = self.streams.get_mut(request) else {
-            return;
-        };
-        let stream = stream_of(request);
-        // One that is not open yet is reset when it is.
-        if open.is_open {
-            if !open.finished && !open.stopped {
-                self.actions.push_back(Action::Reset { stream, code });
-            }
-            self.actions.push_back(Action::StopSending { stream, code });
-        }
-        self.critical.decoder.cancel(stream);
-    }
-
     /// Keeps the memory of a stream that is done.
     pub(super) fn recycle(&mut self, mut stream: Box<Stream>) {
         if self.spare.len() < self.config.streams as usize {
@@ -605,66 +427,6 @@ impl Connection {
             && let Err(fault) = self.critical.settle()
         {
             self.fail(fault);
-        }
-    }
-
-    /// The server broke the protocol.
-    pub(super) fn fail(&mut self, fault: Fault) {
-        if self.phase != Phase::Open {
-            return;
-        }
-        self.fault = Some(fault);
-        let failure = match fault {
-            Fault::Flood => Failure::TooLarge,
-            _ => Failure::BadResponse,
-        };
-        let reason = CloseReason::Failed(failure);
-        self.close(reason, failure, Some(fault.code()));
-    }
-
-    /// Ends everything. Without a code the transport is gone already.
-    fn close(&mut self, reason: CloseReason, failure: Failure, code: Option<ErrorCode>) {
-        if self.phase != Phase::Open {
-            return;
-        }
-        self.phase = Phase::Closed(reason);
-        for (request, stream) in self.streams.drain() {
-            let event = failed(request, &stream, failure, false);
-            self.events.push_back(event);
-            self.recycle(stream);
-        }
-        self.sendable.clear();
-        self.first_unsent = self.next_request;
-        self.actions.clear();
-        if let Some(code) = code {
-            self.actions.push_back(Action::Close { code });
-        }
-        self.events.push_back(Event::Closed { reason });
-    }
-}
-
-impl Stream {
-    fn expects_head(&self) -> bool {
-        self.expect == super::stream::Expect::Head
-    }
-}
-
-/// What is reported of a request without a whole answer.
-fn failed(request: RequestId, stream: &Stream, failure: Failure, persists: bool) -> Event<'static> {
-    if stream.begun {
-        Event::Failed {
-            request,
-            failure,
-            received: stream.received,
-            persists,
-        }
-    } else {
-        Event::Unanswered {
-            request,
-            failure,
-            sent: stream.handed.is_some(),
-            idempotent: stream.idempotent,
-            persists,
         }
     }
 }

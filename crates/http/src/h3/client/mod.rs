@@ -51,6 +51,7 @@
 
 mod config;
 mod connection;
+mod ending;
 mod fuzz;
 mod receive;
 mod request;

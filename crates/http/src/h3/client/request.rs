@@ -269,6 +269,7 @@ impl Connection {
 }
 
 /// What a stream starts with.
+#[derive(Clone, Copy)]
 struct Opening {
     head_method: bool,
     idempotent: bool,

@@ -14,9 +14,8 @@ use crate::client::{Pending, RequestId};
 use crate::field_block::FieldBlock;
 use crate::h1;
 use crate::h3::critical::{Critical, Role};
-use crate::h3::frame::{self, FrameType};
+use crate::h3::is_request;
 use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit};
-use crate::h3::{is_request, varint};
 use crate::origin::{Dates, Method, Origin};
 use crate::qpack::{Decoder, Encoder};
 
@@ -64,18 +63,20 @@ pub struct Connection {
     /// By a quarter of their numbers.
     pub(super) streams: Pending<Box<Stream>>,
     #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
-    spare: Vec<Box<Stream>>,
+    pub(super) spare: Vec<Box<Stream>>,
     /// No request stream from here on has been seen.
-    next_stream: u64,
+    pub(super) next_stream: u64,
     /// Request streams below that which have not been seen: QUIC delivers in any order.
-    unseen: BTreeSet<u64>,
+    pub(super) unseen: BTreeSet<u64>,
     /// Priorities of streams that have not been seen.
-    early_priorities: VecDeque<(u64, Priority)>,
+    pub(super) early_priorities: VecDeque<(u64, Priority)>,
     pub(super) schedule: Schedule,
     /// Octets of text that wait in all streams together.
     pub(super) backlog: usize,
     pub(super) phase: Phase,
-    leaving: Leaving,
+    /// It closed for no fault: what was queued still goes.
+    pub(super) is_graceful: bool,
+    pub(super) leaving: Leaving,
     /// Why it closes when nothing is under way any more.
     pub(super) leave_reason: CloseReason,
     pub(super) actions: VecDeque<Action>,
@@ -100,7 +101,7 @@ pub(super) enum Phase {
 
 /// How far this side is in leaving (RFC 9114 section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaving {
+pub(super) enum Leaving {
     No,
     /// GOAWAY with the greatest identifier was sent.
     Announced,
@@ -108,12 +109,6 @@ enum Leaving {
     From(u64),
 }
 
-/// The greatest number of a request stream.
-const GREATEST: u64 = varint::LARGEST - 3;
-/// The most gaps among the numbers of streams: QUIC permits far fewer streams at a time.
-const MOST_UNSEEN: usize = 10_000;
-/// The most priorities kept for streams that have not been seen.
-const MOST_EARLY: usize = 64;
 /// The most streams whose memory is kept for others.
 const MOST_SPARE: usize = 32;
 
@@ -142,6 +137,7 @@ impl Connection {
             schedule: Schedule::default(),
             backlog: 0,
             phase: Phase::Open,
+            is_graceful: false,
             leaving: Leaving::No,
             leave_reason: CloseReason::ServerEnds,
             actions: VecDeque::new(),
@@ -171,7 +167,7 @@ impl Connection {
     /// Octets that go next, at most `most`, all of one stream: what the connection needs first, then
     /// responses by their priority.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
-        if self.phase != Phase::Open {
+        if self.phase != Phase::Open && !self.is_graceful {
             return None;
         }
         if let Some((stream, octets)) = self.critical.transmit(slices, most) {
@@ -333,8 +329,11 @@ impl Connection {
             return;
         }
         self.actions.push_back(Action::Reset { stream, code });
-        if !open.fin && open.expect != Expect::Nothing {
+        let reads = !open.fin && open.expect != Expect::Nothing;
+        if reads {
             self.actions.push_back(Action::StopSending { stream, code });
+        }
+        if reads || open.waiting {
             self.critical.decoder.cancel(stream);
         }
         open.fin = true;
@@ -393,96 +392,6 @@ impl Connection {
         self.leave();
     }
 
-    /// The stream of a request, made if it has not been seen; `None` when it is done or rejected.
-    pub(super) fn open(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
-        let request = number(stream)?;
-        if self.streams.get(request).is_some() {
-            return Some(request);
-        }
-        if stream >= self.next_stream {
-            let mut gap = self.next_stream;
-            while gap < stream && self.unseen.len() <= MOST_UNSEEN {
-                self.unseen.insert(gap);
-                gap += 4;
-            }
-            if self.unseen.len() > MOST_UNSEEN {
-                self.fail(Fault::Flood);
-                return None;
-            }
-            self.next_stream = stream + 4;
-        } else if !self.unseen.remove(&stream) {
-            return None;
-        }
-        if let Leaving::From(first) = self.leaving
-            && stream >= first
-        {
-            let code = ErrorCode::REQUEST_REJECTED;
-            self.actions.push_back(Action::Reset { stream, code });
-            self.actions.push_back(Action::StopSending { stream, code });
-            self.critical.decoder.cancel(stream);
-            return None;
-        }
-        let mut open = match self.spare.pop() {
-            Some(mut open) => {
-                open.renew(stream, now);
-                open
-            }
-            None => Box::new(Stream::new(stream, now)),
-        };
-        let mut early = self.early_priorities.iter();
-        let place = early.rposition(|&(other, _)| other == stream);
-        if let Some((_, priority)) = place.and_then(|place| self.early_priorities.remove(place)) {
-            open.priority = priority;
-            open.has_priority = true;
-        }
-        self.streams.insert(request, open);
-        Some(request)
-    }
-
-    /// The response on a stream is to have another priority.
-    pub(super) fn reprioritize(&mut self, stream: u64, priority: Priority) {
-        let Some(request) = number(stream) else {
-            return;
-        };
-        match self.streams.get_mut(request) {
-            Some(open) => {
-                let before = std::mem::replace(&mut open.priority, priority);
-                open.has_priority = true;
-                if open.scheduled && before.urgency != priority.urgency {
-                    self.schedule.remove(stream, before);
-                    self.schedule.add(stream, priority);
-                }
-            }
-            None if stream >= self.next_stream || self.unseen.contains(&stream) => {
-                if self.early_priorities.len() >= MOST_EARLY {
-                    self.early_priorities.pop_front();
-                }
-                self.early_priorities.push_back((stream, priority));
-            }
-            None => {}
-        }
-    }
-
-    /// The server is about to end: the client is told to make no more requests. Between this and
-    /// [`end`](Self::end) the host reads what has come.
-    pub fn announce_end(&mut self) {
-        if self.phase == Phase::Open && self.leaving == Leaving::No {
-            self.leaving = Leaving::Announced;
-            frame::write_number(FrameType::GOAWAY, GREATEST, self.critical.control());
-        }
-    }
-
-    /// The server ends: requests that have begun to come are answered, further ones rejected, and then
-    /// the connection is closed; at once when there are none.
-    pub fn end(&mut self, _now: Instant) {
-        if self.phase != Phase::Open || matches!(self.leaving, Leaving::From(_)) {
-            return;
-        }
-        self.leaving = Leaving::From(self.next_stream);
-        frame::write_number(FrameType::GOAWAY, self.next_stream, self.critical.control());
-        self.leave();
-    }
-
     /// Whether no request is under way.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Open && self.streams.is_empty()
@@ -501,7 +410,7 @@ impl Connection {
     }
 
     /// What the host is to do with the transport, once. [`Action::Close`] with `H3_NO_ERROR` is to be
-    /// carried out when what was written has been delivered.
+    /// carried out when what [`transmit`](Self::transmit) still gives has been delivered.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -567,101 +476,12 @@ impl Connection {
         self.requests
     }
 
-    /// The QUIC connection failed. Nothing follows.
-    pub fn handle_failure(&mut self) {
-        self.close(CloseReason::TransportFailed, None);
-    }
-
-    /// The client closed the QUIC connection with this code of HTTP/3.
-    pub fn handle_peer_close(&mut self, _code: u64, _now: Instant) {
-        self.close(CloseReason::ClientClosed, None);
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
-    /// before; then ask again.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.phase != Phase::Open {
-            return None;
-        }
-        if self.streams.is_empty() {
-            return Some(self.last + self.config.limits.idle);
-        }
-        let streams = self.streams.iter();
-        streams.map(|(_, stream)| self.deadline(stream)).min()
-    }
-
-    /// When the client has taken too long with a stream.
-    fn deadline(&self, stream: &Stream) -> Instant {
-        let limits = &self.config.limits;
-        match stream.expect {
-            _ if stream.ends => stream.active + limits.send,
-            Expect::Head => stream.started + limits.request,
-            _ => stream.active + limits.request,
-        }
-    }
-
-    /// It is `now`; does what is due, if anything is.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if self.phase != Phase::Open {
-            return;
-        }
-        if self.streams.is_empty() {
-            if self.last + self.config.limits.idle <= now {
-                self.close(CloseReason::IdleTimeout, Some(ErrorCode::NO_ERROR));
-            }
-            return;
-        }
-        let mut late: Vec<RequestId> = Vec::new();
-        for (request, stream) in self.streams.iter() {
-            if self.deadline(stream) <= now {
-                late.push(request);
-            }
-        }
-        late.sort_unstable();
-        for request in late {
-            let stream = u64::from(request.0) * 4;
-            if self.streams.get(request).is_some_and(|open| open.ends) {
-                self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
-            } else {
-                self.refuse(request, crate::origin::Status::REQUEST_TIMEOUT, now);
-            }
-        }
-        self.settle();
-    }
-
-    /// Closes the connection when this side leaves and nothing is under way.
-    fn leave(&mut self) {
-        if self.streams.is_empty() && matches!(self.leaving, Leaving::From(_)) {
-            self.close(self.leave_reason, Some(ErrorCode::NO_ERROR));
-        }
-    }
-
     /// Brings what QPACK has to say onto its streams.
     pub(super) fn settle(&mut self) {
         if self.phase == Phase::Open
             && let Err(fault) = self.critical.settle()
         {
             self.fail(fault);
-        }
-    }
-
-    /// The client broke the protocol.
-    pub(super) fn fail(&mut self, fault: Fault) {
-        self.close(CloseReason::Fault(fault), Some(fault.code()));
-    }
-
-    fn close(&mut self, reason: CloseReason, code: Option<ErrorCode>) {
-        if self.phase != Phase::Open {
-            return;
-        }
-        self.phase = Phase::Closed(reason);
-        match code {
-            // What was said of single streams still holds where the close waits for delivery.
-            Some(ErrorCode::NO_ERROR) => {}
-            _ => self.actions.clear(),
-        }
-        if let Some(code) = code {
-            self.actions.push_back(Action::Close { code });
         }
     }
 }

@@ -149,7 +149,7 @@ fn send(connection: &mut Connection, log: &mut Log, most: usize, now: Instant) {
     }
 }
 
-fn origin() -> Arc<Origin> {
+pub(super) fn origin() -> Arc<Origin> {
     static ORIGIN: OnceLock<Arc<Origin>> = OnceLock::new();
     ORIGIN.get_or_init(make_origin).clone()
 }

@@ -20,6 +20,7 @@
 mod config;
 mod connection;
 mod fuzz;
+mod lifetime;
 mod output;
 mod reading;
 mod respond;

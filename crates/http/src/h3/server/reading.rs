@@ -14,6 +14,7 @@ use crate::origin::Status;
 use crate::qpack::{self, Decoded};
 
 /// Why a request is not read on.
+#[derive(Clone, Copy)]
 enum Trouble {
     /// It is none: its stream is reset.
     Stream(ErrorCode),

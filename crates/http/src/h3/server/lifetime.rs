@@ -1,0 +1,198 @@
+//! Which streams are open, and how the connection ends.
+
+use fathometer_model::Instant;
+
+use super::connection::{CloseReason, Connection, Leaving, Phase, number};
+use super::stream::{Expect, Stream};
+use crate::client::RequestId;
+use crate::h3::frame::{self, FrameType};
+use crate::h3::{Action, ErrorCode, Fault, Priority, varint};
+use crate::origin::Status;
+
+/// The greatest number of a request stream.
+const GREATEST: u64 = varint::LARGEST - 3;
+/// The most gaps among the numbers of streams: QUIC permits far fewer streams at a time.
+const MOST_UNSEEN: usize = 10_000;
+/// The most priorities kept for streams that have not been seen.
+const MOST_EARLY: usize = 64;
+
+impl Connection {
+    /// The stream of a request, made if it has not been seen; `None` when it is done or rejected.
+    pub(super) fn open(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
+        let request = number(stream)?;
+        if self.streams.get(request).is_some() {
+            return Some(request);
+        }
+        if stream >= self.next_stream {
+            let mut gap = self.next_stream;
+            while gap < stream && self.unseen.len() <= MOST_UNSEEN {
+                self.unseen.insert(gap);
+                gap += 4;
+            }
+            if self.unseen.len() > MOST_UNSEEN {
+                self.fail(Fault::Flood);
+                return None;
+            }
+            self.next_stream = stream + 4;
+        } else if !self.unseen.remove(&stream) {
+            return None;
+        }
+        if let Leaving::From(first) = self.leaving
+            && stream >= first
+        {
+            let code = ErrorCode::REQUEST_REJECTED;
+            self.actions.push_back(Action::Reset { stream, code });
+            self.actions.push_back(Action::StopSending { stream, code });
+            self.critical.decoder.cancel(stream);
+            return None;
+        }
+        let mut open = match self.spare.pop() {
+            Some(mut open) => {
+                open.renew(stream, now);
+                open
+            }
+            None => Box::new(Stream::new(stream, now)),
+        };
+        let mut early = self.early_priorities.iter();
+        let place = early.rposition(|&(other, _)| other == stream);
+        if let Some((_, priority)) = place.and_then(|place| self.early_priorities.remove(place)) {
+            open.priority = priority;
+            open.has_priority = true;
+        }
+        self.streams.insert(request, open);
+        Some(request)
+    }
+
+    /// The response on a stream is to have another priority.
+    pub(super) fn reprioritize(&mut self, stream: u64, priority: Priority) {
+        let Some(request) = number(stream) else {
+            return;
+        };
+        match self.streams.get_mut(request) {
+            Some(open) => {
+                let before = std::mem::replace(&mut open.priority, priority);
+                open.has_priority = true;
+                if open.scheduled && before.urgency != priority.urgency {
+                    self.schedule.remove(stream, before);
+                    self.schedule.add(stream, priority);
+                }
+            }
+            None if stream >= self.next_stream || self.unseen.contains(&stream) => {
+                if self.early_priorities.len() >= MOST_EARLY {
+                    self.early_priorities.pop_front();
+                }
+                self.early_priorities.push_back((stream, priority));
+            }
+            None => {}
+        }
+    }
+
+    /// The server is about to end: the client is told to make no more requests. Between this and
+    /// [`end`](Self::end) the host reads what has come.
+    pub fn announce_end(&mut self) {
+        if self.phase == Phase::Open && self.leaving == Leaving::No {
+            self.leaving = Leaving::Announced;
+            frame::write_number(FrameType::GOAWAY, GREATEST, self.critical.control());
+        }
+    }
+
+    /// The server ends: requests that have begun to come are answered, further ones rejected, and then
+    /// the connection is closed; at once when there are none.
+    pub fn end(&mut self, _now: Instant) {
+        if self.phase != Phase::Open || matches!(self.leaving, Leaving::From(_)) {
+            return;
+        }
+        self.leaving = Leaving::From(self.next_stream);
+        frame::write_number(FrameType::GOAWAY, self.next_stream, self.critical.control());
+        self.leave();
+    }
+
+    /// The QUIC connection failed. Nothing follows.
+    pub fn handle_failure(&mut self) {
+        self.close(CloseReason::TransportFailed, None);
+    }
+
+    /// The client closed the QUIC connection with this code of HTTP/3.
+    pub fn handle_peer_close(&mut self, _code: u64, _now: Instant) {
+        self.close(CloseReason::ClientClosed, None);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
+    /// before; then ask again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        if self.streams.is_empty() {
+            return Some(self.last + self.config.limits.idle);
+        }
+        let streams = self.streams.iter();
+        streams.map(|(_, stream)| self.deadline(stream)).min()
+    }
+
+    /// When the client has taken too long with a stream.
+    fn deadline(&self, stream: &Stream) -> Instant {
+        let limits = &self.config.limits;
+        match stream.expect {
+            _ if stream.ends => stream.active + limits.send,
+            Expect::Head => stream.started + limits.request,
+            _ => stream.active + limits.request,
+        }
+    }
+
+    /// It is `now`; does what is due, if anything is.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        if self.streams.is_empty() {
+            if self.last + self.config.limits.idle <= now {
+                self.close(CloseReason::IdleTimeout, Some(ErrorCode::NO_ERROR));
+            }
+            return;
+        }
+        let mut late: Vec<RequestId> = Vec::new();
+        for (request, stream) in self.streams.iter() {
+            if self.deadline(stream) <= now {
+                late.push(request);
+            }
+        }
+        late.sort_unstable();
+        for request in late {
+            let stream = u64::from(request.0) * 4;
+            if self.streams.get(request).is_some_and(|open| open.ends) {
+                self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
+            } else {
+                self.refuse(request, Status::REQUEST_TIMEOUT, now);
+            }
+        }
+        self.settle();
+    }
+
+    /// Closes the connection when this side leaves and nothing is under way.
+    pub(super) fn leave(&mut self) {
+        if self.streams.is_empty() && matches!(self.leaving, Leaving::From(_)) {
+            self.close(self.leave_reason, Some(ErrorCode::NO_ERROR));
+        }
+    }
+
+    /// The client broke the protocol.
+    pub(super) fn fail(&mut self, fault: Fault) {
+        self.close(CloseReason::Fault(fault), Some(fault.code()));
+    }
+
+    fn close(&mut self, reason: CloseReason, code: Option<ErrorCode>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Closed(reason);
+        // What was said of single streams still holds where the close waits for delivery.
+        self.is_graceful = code == Some(ErrorCode::NO_ERROR);
+        if !self.is_graceful {
+            self.actions.clear();
+        }
+        if let Some(code) = code {
+            self.actions.push_back(Action::Close { code });
+        }
+    }
+}

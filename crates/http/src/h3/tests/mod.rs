@@ -1,0 +1,392 @@
+//! Scenarios with both machines.
+
+mod pair;
+
+use std::io::IoSlice;
+
+use fathometer_model::{Bytes, CloseReason, Failure};
+
+use self::pair::{BIG, DOWN, Pair, content};
+use super::client::{self, Content, Qpack, RequestId, RequestLine, Version};
+use super::server::{self, ServerConfig};
+use super::{ErrorCode, Priority, Settings};
+use crate::qpack::EncoderPolicy;
+
+#[test]
+fn requests_are_answered_and_both_sides_count_the_same() {
+    let mut pair = Pair::plain();
+    let targets = ["/", "/a", "/big", "/empty", "/missing", "/", "/a"];
+    let queued: Vec<_> = targets
+        .iter()
+        .map(|target| pair.get(target, &[("Accept", "*/*"), ("user-agent", "test")]))
+        .collect();
+    pair.run();
+    assert_eq!(pair.other, ["Settings"]);
+    let settings = Settings {
+        max_field_section_size: Some(16 * 1024),
+        qpack_max_table_capacity: 4096,
+        qpack_blocked_streams: 16,
+    };
+    assert_eq!(pair.client.peer_settings(), Some(settings));
+    for (place, target) in targets.iter().enumerate() {
+        let exchange = &pair.exchanges[&RequestId(place as u32)];
+        let (status, length) = match *target {
+            "/" => (200, 500),
+            "/a" => (200, 1),
+            "/big" => (200, BIG),
+            "/empty" => (200, 0),
+            _ => (404, exchange.content.len()),
+        };
+        assert_eq!(
+            (exchange.status, exchange.content.len()),
+            (Some(status), length)
+        );
+        if status == 200 {
+            assert_eq!(exchange.content, content(length));
+        }
+        let received = exchange.received.unwrap();
+        let stream = 4 * place as u64;
+        let served = pair.served.iter().find(|served| served.stream == stream);
+        let served = served.unwrap();
+        assert_eq!(served.exchange.head, received.head);
+        assert_eq!(served.head_fields, received.fields);
+        assert_eq!(served.body_frames, received.body);
+        assert_eq!(served.exchange.body, received.content);
+        assert_eq!(served.exchange.request_head, queued[place].head);
+        assert_eq!(served.request_fields, queued[place].fields);
+        assert!(received.head.0 < received.fields.0 && received.head.0 > 10);
+        let fields = exchange.fields.iter();
+        let octets: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
+        assert_eq!(received.fields, Bytes(octets as u64 + 10), "with :status");
+    }
+    // Names and values: the pseudo-header fields, and two more.
+    let text = ":methodGET:schemehttps:authorityorigin.example:path/accept*/*user-agenttest";
+    assert_eq!(queued[0].fields, Bytes(text.len() as u64));
+    // What is said again needs fewer octets, once its entries are inserted and acknowledged.
+    let before = queued[0].head;
+    pair.get("/", &[("Accept", "*/*"), ("user-agent", "test")]);
+    pair.run();
+    let again = pair.get("/", &[("Accept", "*/*"), ("user-agent", "test")]);
+    assert!(again.head < before, "{:?} of {before:?}", again.head);
+    pair.run();
+    let request = again.request;
+    assert_eq!(pair.exchanges[&request].status, Some(200));
+    assert_eq!((pair.client.outstanding(), pair.server.requests()), (0, 9));
+    assert!(pair.server.is_idle());
+    pair.client.finish();
+    pair.run();
+    assert_eq!(pair.closed, Some(CloseReason::Finished));
+    assert_eq!(pair.close, Some(ErrorCode::NO_ERROR));
+    assert_eq!(
+        pair.server.close_reason(),
+        Some(server::CloseReason::ClientClosed)
+    );
+}
+
+#[test]
+fn the_size_of_pieces_changes_nothing() {
+    let mut logs = Vec::new();
+    for at_once in [1, 7, 1000, usize::MAX] {
+        let mut pair = Pair::plain();
+        pair.at_once = at_once;
+        for target in ["/", "/a", "/missing"] {
+            pair.get(target, &[]);
+        }
+        pair.run();
+        logs.push(pair.exchanges);
+    }
+    assert!(logs.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn conditions_ranges_and_heads_without_content() {
+    let mut pair = Pair::plain();
+    pair.get("/", &[]);
+    pair.run();
+    let fields = &pair.exchanges[&RequestId(0)].fields;
+    let etag = fields.iter().find(|(name, _)| name == "etag").unwrap();
+    let etag = etag.1.clone();
+    pair.get("/", &[("if-none-match", &etag)]);
+    pair.get("/big", &[("range", "bytes=10-19")]);
+    pair.ask("HEAD", "/big", &[]);
+    pair.get("/big", &[("range", "bytes=0-1,5-6")]);
+    pair.run();
+    let exchange = |number| &pair.exchanges[&RequestId(number)];
+    assert_eq!(
+        (exchange(1).status, exchange(1).content.len()),
+        (Some(304), 0)
+    );
+    assert_eq!(exchange(2).status, Some(206));
+    assert_eq!(exchange(2).content, content(20)[10..]);
+    assert_eq!(
+        (exchange(3).status, exchange(3).content.len()),
+        (Some(200), 0)
+    );
+    let length = exchange(3)
+        .fields
+        .iter()
+        .find(|(name, _)| name == "content-length");
+    assert_eq!(length.unwrap().1, BIG.to_string());
+    assert_eq!(exchange(4).status, Some(206));
+    assert!(exchange(4).received.unwrap().content.0 > 4);
+    assert!(exchange(1).received.is_some() && exchange(3).received.is_some());
+}
+
+fn upload(pair: &mut Pair, target: &str, content: Content, expect: bool) -> RequestId {
+    let line = RequestLine {
+        method: "POST",
+        target,
+        host: "origin.example",
+        version: Version::Http11,
+    };
+    let request = pair.client.request(line).unwrap();
+    request.send_with(content, expect).unwrap().request
+}
+
+#[test]
+fn content_goes_up_when_it_is_wanted() {
+    let mut pair = Pair::plain();
+    let sized = upload(&mut pair, "/discard", Content::Sized(1000), false);
+    let chunked = upload(&mut pair, "/discard", Content::Chunked, false);
+    let asked = upload(&mut pair, "/discard", Content::Sized(3), true);
+    let refused = upload(&mut pair, "/", Content::Sized(3), true);
+    assert!(pair.client.send_content(asked, b"abc").is_err(), "not yet");
+    pair.run();
+    assert_eq!(pair.exchanges[&asked].interims, [100]);
+    assert!(
+        pair.other
+            .contains(&format!("SendContent {{ request: {asked:?} }}"))
+    );
+    assert_eq!(pair.exchanges[&refused].status, Some(405));
+    assert!(pair.exchanges[&refused].received.is_some());
+    pair.client.send_content(sized, &[7; 600]).unwrap();
+    pair.run();
+    assert!(pair.client.send_content(sized, &[7; 401]).is_err());
+    pair.client.send_content(sized, &[7; 400]).unwrap();
+    assert!(pair.client.send_content(sized, b"").is_err());
+    pair.client.send_content(chunked, b"some").unwrap();
+    pair.client.finish_content(chunked).unwrap();
+    pair.client.send_content(asked, b"abc").unwrap();
+    pair.run();
+    for request in [sized, chunked, asked] {
+        assert_eq!(pair.exchanges[&request].status, Some(204), "{request:?}");
+        assert!(pair.exchanges[&request].received.is_some());
+    }
+    let served = pair.served.iter().find(|served| served.stream == 0);
+    assert_eq!(served.unwrap().exchange.request_body, Bytes(1000));
+}
+
+#[test]
+fn the_urgent_go_first_and_the_incremental_by_turns() {
+    let mut pair = Pair::plain();
+    pair.at_once = 5000;
+    pair.run();
+    // All requests are there before the first response goes.
+    for priority in ["u=5", "u=5", "u=2", "u=3, i", "u=3, i", ""] {
+        match priority {
+            "" => pair.get("/big", &[]),
+            _ => pair.get("/big", &[("priority", priority)]),
+        };
+    }
+    let update = Priority {
+        urgency: 0,
+        incremental: false,
+    };
+    pair.client.reprioritize(RequestId(5), update);
+    pair.up();
+    pair.run();
+    // The update first, then 8; 12 and 16 by turns; then 0 whole before 4.
+    let order = &pair.order;
+    assert_eq!(order[..2], [20, 8]);
+    let turns = order.iter().filter(|&&stream| stream == 12).count();
+    assert!(turns > 5, "{order:?}");
+    assert_eq!(order[order.len() - 2..], [0, 4]);
+    assert!(pair.exchanges.values().all(|e| e.content.len() == BIG));
+    assert_eq!(pair.server.priority(3).urgency, 0);
+}
+
+#[test]
+fn a_client_that_leaves_a_stream_leaves_the_others_alone() {
+    let mut pair = Pair::plain();
+    pair.at_once = 5000;
+    for _ in 0..3 {
+        pair.get("/big", &[("priority", "i")]);
+    }
+    let before = pair.get("/", &[]).request;
+    pair.client.cancel(before, Failure::LocalAbort, pair.now);
+    pair.up();
+    pair.server.handle_opened(3, pair.now);
+    pair.own[1] += 4;
+    // A part of each response, and then one is given up.
+    for _ in 0..6 {
+        let mut slices = [IoSlice::new(&[]); 2];
+        let offer = pair.server.transmit(&mut slices, 100).unwrap();
+        let stream = offer.stream;
+        let octets: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+        pair.server.transmitted(stream, octets.len(), pair.now);
+        pair.pipes.insert(stream | DOWN, (octets, false));
+        pair.deliver_down(stream);
+    }
+    pair.client
+        .cancel(RequestId(1), Failure::TimedOut, pair.now);
+    pair.act();
+    pair.run();
+    assert_eq!(
+        pair.exchanges[&before].failure,
+        Some((Failure::LocalAbort, false))
+    );
+    let cancelled = &pair.exchanges[&RequestId(1)];
+    assert_eq!(cancelled.failure, Some((Failure::TimedOut, true)));
+    for number in [0, 2] {
+        assert_eq!(pair.exchanges[&RequestId(number)].content, content(BIG));
+    }
+    let reset: Vec<_> = pair.served.iter().filter(|s| s.reset.is_some()).collect();
+    assert_eq!(reset.len(), 1);
+    assert_eq!(reset[0].stream, 4);
+    assert!(reset[0].exchange.body.0 > 0 && reset[0].exchange.body.0 < BIG as u64);
+    assert!(pair.server.is_idle() && pair.client.close_reason().is_none());
+}
+
+#[test]
+fn a_server_that_ends_answers_what_has_come() {
+    let mut pair = Pair::plain();
+    pair.get("/big", &[]);
+    pair.up();
+    pair.server.announce_end();
+    // It was under way when the server left for good.
+    pair.held.insert(4);
+    pair.held.insert(3);
+    pair.get("/a", &[]);
+    pair.up();
+    pair.server.end(pair.now);
+    pair.run();
+    assert!(pair.closed.is_none(), "nothing of it is known yet");
+    pair.release(4);
+    pair.release(3);
+    pair.run();
+    assert_eq!(pair.exchanges[&RequestId(0)].content, content(BIG));
+    let rejected = pair.exchanges[&RequestId(1)].failure;
+    assert_eq!(rejected.map(|(_, sent)| sent), Some(false));
+    assert_eq!(pair.closed, Some(CloseReason::ServerAsked));
+    assert_eq!(
+        pair.server.close_reason(),
+        Some(server::CloseReason::ServerEnds)
+    );
+}
+
+#[test]
+fn a_limit_on_requests_makes_the_client_leave() {
+    let config = ServerConfig {
+        max_requests_per_connection: Some(2),
+        ..ServerConfig::default()
+    };
+    let mut pair = Pair::new(client::Config::default(), &config);
+    pair.get("/", &[]);
+    pair.get("/", &[]);
+    pair.get("/", &[]);
+    pair.run();
+    let whole = |number| pair.exchanges[&RequestId(number)].received.is_some();
+    assert!(whole(0) && whole(1));
+    assert!(!pair.client.accepts_requests());
+    assert_eq!(
+        pair.server.close_reason(),
+        Some(server::CloseReason::RequestLimit)
+    );
+}
+
+/// Encoders that refer to what they have only just inserted.
+fn risky() -> Qpack {
+    Qpack {
+        encoder: EncoderPolicy {
+            may_block: true,
+            ..EncoderPolicy::default()
+        },
+        ..Qpack::default()
+    }
+}
+
+#[test]
+fn streams_wait_for_the_table_and_go_on() {
+    let config = client::Config {
+        qpack: risky(),
+        ..client::Config::default()
+    };
+    let server = ServerConfig {
+        qpack: risky(),
+        ..ServerConfig::default()
+    };
+    let mut pair = Pair::new(config, &server);
+    pair.run();
+    // Both encoders' streams are late.
+    pair.held.extend([6, 7]);
+    for _ in 0..3 {
+        pair.get("/", &[("x-custom", "value")]);
+    }
+    let body = upload(&mut pair, "/discard", Content::Sized(4), false);
+    pair.client.send_content(body, b"body").unwrap();
+    pair.run();
+    assert_eq!(pair.server.requests(), 0, "the requests wait");
+    assert!(!pair.server.wants_data(0));
+    pair.release(6);
+    pair.run();
+    assert_eq!(pair.server.requests(), 4);
+    assert!(pair.exchanges.is_empty(), "the responses wait");
+    pair.release(7);
+    pair.run();
+    for number in 0..3 {
+        assert_eq!(pair.exchanges[&RequestId(number)].content, content(500));
+    }
+    assert_eq!(pair.exchanges[&body].status, Some(204));
+    assert!(pair.server.wants_data(0));
+    // A stream that waits can be given up.
+    pair.held.insert(6);
+    let late = pair.get("/", &[("x-custom", "other")]).request;
+    pair.run();
+    pair.client.cancel(late, Failure::LocalAbort, pair.now);
+    pair.run();
+    pair.release(6);
+    pair.run();
+    let last = pair.get("/", &[("x-custom", "other")]).request;
+    pair.run();
+    assert_eq!(pair.exchanges[&last].status, Some(200));
+    assert!(pair.server.is_idle());
+}
+
+#[test]
+fn without_any_table_everything_is_said_in_full() {
+    let config = client::Config {
+        qpack: Qpack::STATIC,
+        ..client::Config::default()
+    };
+    let mut pair = Pair::new(config, &ServerConfig::default());
+    let first = pair.get("/", &[("x-custom", "value")]);
+    pair.run();
+    let second = pair.get("/", &[("x-custom", "value")]);
+    pair.run();
+    assert_eq!(first.head, second.head);
+    assert_eq!(
+        pair.exchanges[&RequestId(0)].received,
+        pair.exchanges[&RequestId(1)].received
+    );
+}
+
+#[test]
+fn a_prepared_request_is_the_written_one() {
+    let mut pair = Pair::plain();
+    let written = pair.get("/a", &[("x-custom", "value")]);
+    let fields = [("X-Custom".to_owned(), "value".to_owned())];
+    let prepared = client::PreparedRequest::new("GET", "origin.example", &fields, None).unwrap();
+    let queued = pair.client.request_prepared(&prepared, "/a").unwrap();
+    assert_eq!((queued.head, queued.fields), (written.head, written.fields));
+    assert!(pair.client.request_prepared(&prepared, "a b").is_err());
+    pair.run();
+    assert_eq!(pair.exchanges[&queued.request].content, content(1));
+    for (name, value) in [
+        ("connection", "close"),
+        ("Content-Length", "1"),
+        ("a b", "c"),
+    ] {
+        let fields = [(name.to_owned(), value.to_owned())];
+        assert!(client::PreparedRequest::new("GET", "h", &fields, None).is_err());
+    }
+}

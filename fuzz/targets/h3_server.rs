@@ -1,0 +1,8 @@
+//! The server's HTTP/3 connection: any split of a client's octets on any streams gives the same
+//! responses, and every connection comes to an end.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| fathometer_http::h3::server::fuzz(input));

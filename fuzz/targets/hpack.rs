@@ -1,0 +1,8 @@
+//! HPACK: any blocks are decoded or refused within bounds, and what was decoded is encoded and decoded
+//! again.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| fathometer_http::hpack::fuzz(input));

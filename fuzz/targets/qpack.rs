@@ -1,0 +1,8 @@
+//! QPACK: sections and instructions in any order and any pieces, within bounds, and what was decoded
+//! is encoded and decoded again.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| fathometer_http::qpack::fuzz(input));
