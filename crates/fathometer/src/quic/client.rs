@@ -117,6 +117,8 @@ struct Input {
     octets: Vec<u8>,
     used: usize,
     end: StreamEnd,
+    /// Whether the machine has not said that it is done with it.
+    is_offered: bool,
 }
 
 /// How a stream goes on behind the octets that were read.
@@ -391,24 +393,26 @@ impl Http3Client {
         }
     }
 
-    /// Has the machine deal with what was read.
+    /// Has the machine deal with what was read, until it says that it is done with it.
     fn poll_input(&mut self, now: Instant) -> Option<Step> {
-        let stream = self.input.stream;
-        if self.input.used < self.input.octets.len() {
-            let mut rest = &self.input.octets[self.input.used..];
-            let event = self.http.poll(stream, &mut rest, now);
-            self.input.used = self.input.octets.len() - rest.len();
-            if let Some(event) = event {
-                return Some(detach(event, &self.input.octets));
-            }
-            if self.input.used < self.input.octets.len() {
-                let octets = self.input.octets.split_off(self.input.used);
-                let end = std::mem::take(&mut self.input.end);
-                self.parked.insert(stream, Parked { octets, end });
-                return None;
-            }
+        if !self.input.is_offered {
+            return None;
         }
-        match std::mem::take(&mut self.input.end) {
+        let stream = self.input.stream;
+        let mut rest = &self.input.octets[self.input.used..];
+        let event = self.http.poll(stream, &mut rest, now);
+        self.input.used = self.input.octets.len() - rest.len();
+        if let Some(event) = event {
+            return Some(detach(event, &self.input.octets));
+        }
+        self.input.is_offered = false;
+        let end = std::mem::take(&mut self.input.end);
+        if self.input.used < self.input.octets.len() {
+            let octets = self.input.octets.split_off(self.input.used);
+            self.parked.insert(stream, Parked { octets, end });
+            return None;
+        }
+        match end {
             StreamEnd::Open => {}
             StreamEnd::Finished => self.http.handle_fin(stream, now),
             StreamEnd::Reset(code) => self.http.handle_reset(stream, code, now),
@@ -416,22 +420,25 @@ impl Http3Client {
         None
     }
 
-    /// Takes up a stream whose octets need wait no longer.
+    /// Takes up a stream that need wait no longer, with what was left of its octets.
     fn take_up_parked(&mut self) -> bool {
-        while let Some(stream) = self.http.poll_unblocked() {
-            if let Some(parked) = self.parked.remove(&stream) {
-                // It may have more than was read before.
-                self.unread.push_back(stream);
-                self.input = Input {
-                    stream,
-                    octets: parked.octets,
-                    used: 0,
-                    end: parked.end,
-                };
-                return true;
-            }
-        }
-        false
+        let Some(stream) = self.http.poll_unblocked() else {
+            return false;
+        };
+        let (octets, end) = match self.parked.remove(&stream) {
+            Some(parked) => (parked.octets, parked.end),
+            None => (Vec::new(), StreamEnd::Open),
+        };
+        // It may have more than was read before.
+        self.unread.push_back(stream);
+        self.input = Input {
+            stream,
+            octets,
+            used: 0,
+            end,
+            is_offered: true,
+        };
+        true
     }
 
     /// Reads the next stream that may have something. Tells whether it had.
@@ -459,7 +466,8 @@ impl Http3Client {
                     StreamEnd::Open
                 }
             };
-            if !input.octets.is_empty() || input.end != StreamEnd::Open {
+            input.is_offered = !input.octets.is_empty() || input.end != StreamEnd::Open;
+            if input.is_offered {
                 return true;
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use fathometer_http::h3::server::Connection as Http;
+use fathometer_http::h3::server::{Connection as Http, Served};
 use fathometer_http::h3::{Action, ErrorCode};
 use fathometer_model::Instant;
 use fathometer_quic::{
@@ -36,6 +36,8 @@ pub(super) struct Open {
     pub alarm: Alarm,
     /// Whether it is among those to be served.
     pub is_due: bool,
+    /// Whether it is among those that wait for the socket.
+    pub is_stalled: bool,
     /// Streams that may be read further.
     unread: VecDeque<u64>,
     /// Streams that the machine would rather not hear of for now.
@@ -54,6 +56,7 @@ impl Open {
             peer,
             alarm: Alarm::default(),
             is_due: false,
+            is_stalled: false,
             unread: VecDeque::new(),
             unwanted: Vec::new(),
             own_streams: 0,
@@ -153,8 +156,10 @@ impl Open {
         log: &mut AccessLog,
         statistics: &mut OriginStatistics,
     ) {
-        self.http.cut_short(now);
-        self.take_events(Some(log), statistics);
+        while let Some((served, text)) = self.http.cut_short(now) {
+            count(statistics, &served);
+            log.note(self.peer, &served.exchange, &text, None);
+        }
     }
 
     fn handle(&mut self, event: Event, now: Instant) {
@@ -215,22 +220,24 @@ impl Open {
         match log {
             Some(log) => {
                 while let Some((served, text)) = self.http.poll_event_with_text() {
-                    if served.reset.is_none() {
-                        statistics.responses += 1;
-                        statistics.content += served.exchange.body.0;
-                    }
+                    count(statistics, &served);
                     log.note(self.peer, &served.exchange, &text, None);
                 }
             }
             None => {
                 while let Some(served) = self.http.poll_event() {
-                    if served.reset.is_none() {
-                        statistics.responses += 1;
-                        statistics.content += served.exchange.body.0;
-                    }
+                    count(statistics, &served);
                 }
             }
         }
+    }
+}
+
+/// Counts a response that was handed over whole.
+fn count(statistics: &mut OriginStatistics, served: &Served) {
+    if served.reset.is_none() {
+        statistics.responses += 1;
+        statistics.content += served.exchange.body.0;
     }
 }
 

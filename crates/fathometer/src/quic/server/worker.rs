@@ -335,6 +335,9 @@ impl Worker {
         }
         if port.writable {
             while let Some(key) = port.stalled.pop_front() {
+                if let Some(Some(open)) = port.open.get_mut(key.0 as usize) {
+                    open.is_stalled = false;
+                }
                 port.make_due(key);
             }
         }
@@ -367,14 +370,17 @@ impl Worker {
             return Ok(());
         }
         let segments = self.sockets.segments_of(&port.socket);
-        if !port.transmit(key, segments, now)? {
-            port.stalled.push_back(key);
-        } else if outcome == Outcome::HasMore {
+        let is_sent = port.transmit(key, segments, now)?;
+        if is_sent && outcome == Outcome::HasMore {
             port.make_due(key);
         }
         let Some(Some(open)) = port.open.get_mut(key.0 as usize) else {
             return Ok(());
         };
+        if !is_sent && !open.is_stalled {
+            open.is_stalled = true;
+            port.stalled.push_back(key);
+        }
         let quic = port.endpoint.poll_timeout(key);
         let next = [quic, open.http.poll_timeout()].into_iter().flatten().min();
         self.timers.set(&mut open.alarm, alarm_of(place, key), next);
