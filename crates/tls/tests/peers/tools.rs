@@ -77,8 +77,11 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
+        // It may have ended by itself. `timeout` hands this signal on; killed, it could not.
+        let pid = self.child.id().to_string();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        }
         let _ = self.child.wait();
     }
 }
