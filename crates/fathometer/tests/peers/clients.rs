@@ -394,7 +394,7 @@ fn chromium_decodes_every_image() {
 }
 
 /// Distinct images that are complete and of the size that the page states.
-const CHECK: &str = "<script>\n\
+pub const CHECK: &str = "<script>\n\
     window.onload = function () {\n\
       var good = {}, bad = {};\n\
       for (var image of document.images) {\n\
@@ -408,7 +408,7 @@ const CHECK: &str = "<script>\n\
     </script>\n";
 
 /// Headless, on loopback only, with a profile of its own.
-fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
+pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
     let mut command = Command::new(chromium);
     command
         .args([

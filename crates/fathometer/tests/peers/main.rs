@@ -5,6 +5,9 @@
 //! is 1. Every process is a child that ends with its test.
 
 mod clients;
+mod curl_http2;
+mod http2;
 mod load;
 mod servers;
 mod support;
+mod tls;

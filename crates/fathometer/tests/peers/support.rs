@@ -119,8 +119,9 @@ pub struct Server {
     child: Child,
     /// Where it listens.
     pub address: SocketAddr,
+    scheme: &'static str,
     /// What it needs to run.
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 impl Server {
@@ -139,8 +140,26 @@ impl Server {
         Server {
             child,
             address,
-            _folder: None,
+            scheme: "http",
+            folder: None,
         }
+    }
+
+    /// The same with TLS, and a certificate that was made for it; [`root`](Self::root) is what to trust.
+    pub fn secure(folder: &Path, arguments: &[&str]) -> Server {
+        let own = tempfile::tempdir().unwrap();
+        let root = own.path().join("root.pem");
+        let mut all = vec!["--tls", "--ca-out", root.to_str().unwrap()];
+        all.extend(arguments);
+        let mut server = Server::origin(folder, &all);
+        server.scheme = "https";
+        server.folder = Some(own);
+        server
+    }
+
+    /// The file with the root of a secure server's certificate.
+    pub fn root(&self) -> PathBuf {
+        self.folder.as_ref().unwrap().path().join("root.pem")
     }
 
     /// Another program, which is told where to listen: `command` makes the command line for an
@@ -160,7 +179,8 @@ impl Server {
             let mut server = Server {
                 child,
                 address,
-                _folder: Some(folder),
+                scheme: "http",
+                folder: Some(folder),
             };
             if server.listens() {
                 return server;
@@ -186,7 +206,8 @@ impl Server {
 
     /// The address of one of its files.
     pub fn url(&self, file: &str) -> String {
-        format!("http://{}/{}", self.address, file.trim_start_matches('/'))
+        let file = file.trim_start_matches('/');
+        format!("{}://{}/{file}", self.scheme, self.address)
     }
 
     /// Asks it to end, and tells how it did; `None` when it did not within ten seconds.
@@ -245,8 +266,8 @@ impl Response {
                 .expect("a head ends in an empty line");
             heads.push(String::from_utf8(printed[..end].to_vec()).unwrap());
             printed = &printed[end + 4..];
-            let interim = heads.last().is_some_and(|head| head.contains(" 100 "));
-            if !interim {
+            let code = heads.last().and_then(|head| head.split(' ').nth(1));
+            if !code.is_some_and(|code| code.starts_with('1')) {
                 break;
             }
         }
