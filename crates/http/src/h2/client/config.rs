@@ -54,7 +54,8 @@ pub struct Floods {
     /// Frames that carry nothing: DATA without content, WINDOW_UPDATE, PRIORITY, frames of unknown
     /// types, frames on streams that were reset.
     pub idle: u32,
-    /// Octets of answers that wait because the transport does not take them, whatever comes.
+    /// Octets of answers, window updates among them, that wait because the transport does not take
+    /// them, whatever comes.
     pub waiting: u32,
 }
 

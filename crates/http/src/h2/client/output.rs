@@ -23,8 +23,10 @@ pub(super) struct Output {
     held_begins: VecDeque<usize>,
     /// Octets of the stream before `ready[0]`.
     before: u64,
-    /// Answers in `ready`, in octets, as long as it has not been empty.
-    answers: u32,
+    /// Where answers in `ready` end, as places in the stream of all octets, and their octets.
+    answers: VecDeque<(u64, u32)>,
+    /// The sum of those.
+    waiting: u32,
     counter: Counter,
 }
 
@@ -37,7 +39,8 @@ impl Default for Output {
             begins: VecDeque::new(),
             held_begins: VecDeque::new(),
             before: 0,
-            answers: 0,
+            answers: VecDeque::new(),
+            waiting: 0,
             counter: Counter::new(PREFACE.len()),
         }
     }
@@ -58,7 +61,8 @@ impl Output {
         self.held.clear();
         self.begins.clear();
         self.held_begins.clear();
-        self.answers = 0;
+        self.answers.clear();
+        self.waiting = 0;
     }
 
     /// Drops what was not released.
@@ -101,10 +105,20 @@ impl Output {
         frames(&self.held).any(|(_, header)| header.stream == stream)
     }
 
-    /// Counts octets that were just written as an answer; returns how many wait.
+    /// Counts octets at the end of what may go as an answer; returns how many octets of answers wait.
     pub(super) fn answered(&mut self, octets: usize) -> u32 {
-        self.answers = self.answers.saturating_add(octets as u32);
-        self.answers
+        let end = self.before + self.ready.len() as u64;
+        let octets = octets as u32;
+        self.waiting += octets;
+        match self.answers.back_mut() {
+            // Neighbours are counted together, as long as that is fine enough.
+            Some((last, sum)) if *last + u64::from(octets) == end && *sum < 1024 => {
+                *last = end;
+                *sum += octets;
+            }
+            _ => self.answers.push_back((end, octets)),
+        }
+        self.waiting
     }
 
     pub(super) fn flush(&mut self) {
@@ -160,6 +174,12 @@ impl Output {
             self.begins.pop_front();
             begun += 1;
         }
+        while let Some(&(end, octets)) = self.answers.front()
+            && end <= passed
+        {
+            self.answers.pop_front();
+            self.waiting -= octets;
+        }
         self.compact();
         begun
     }
@@ -168,7 +188,6 @@ impl Output {
     fn compact(&mut self) {
         if self.taken == self.ready.len() {
             self.ready.clear();
-            self.answers = 0;
         } else if self.taken >= 64 * 1024 {
             self.ready.drain(..self.taken);
         } else {

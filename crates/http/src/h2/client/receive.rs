@@ -85,7 +85,7 @@ impl Core {
         if piece.last
             && let Some(increment) = self.receive.release(piece.length, update_at)
         {
-            write::window_update(&mut self.output.ready, StreamId::CONNECTION, increment);
+            self.answer(|out| write::window_update(out, StreamId::CONNECTION, increment))?;
         }
         let request = request_of(piece.stream);
         let Some(stream) = self.streams.get_mut(request) else {
@@ -134,18 +134,20 @@ impl Core {
         if piece.end_stream {
             self.response_ends(request, left);
         } else if piece.last && left != Some(0) {
-            self.give_back(request, piece.length);
+            self.give_back(request, piece.length)?;
         }
         Ok(event)
     }
 
     /// Lets the server send more on a stream.
-    fn give_back(&mut self, request: RequestId, octets: u32) {
+    fn give_back(&mut self, request: RequestId, octets: u32) -> Result<(), Fault> {
         let update_at = self.config.update_at;
-        if let Some(stream) = self.streams.get_mut(request)
-            && let Some(increment) = stream.receive.release(octets, update_at)
-        {
-            write::window_update(&mut self.output.ready, stream_of(request), increment);
+        let stream = self.streams.get_mut(request);
+        match stream.and_then(|stream| stream.receive.release(octets, update_at)) {
+            Some(increment) => {
+                self.answer(|out| write::window_update(out, stream_of(request), increment))
+            }
+            None => Ok(()),
         }
     }
 

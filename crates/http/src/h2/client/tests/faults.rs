@@ -6,6 +6,7 @@ use fathometer_model::{Bytes, CloseReason, Failure};
 
 use super::*;
 use crate::h2::error::Fault;
+use crate::h2::flow::UpdateAt;
 use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 use crate::h2::settings::id;
 
@@ -317,6 +318,38 @@ fn answers_that_nobody_takes_are_bounded() {
         bench.deliver();
     }
     assert_eq!(bench.client.error().unwrap().why, Fault::OutputFlood);
+    // A server that sends and does not read makes windows pile up.
+    let mut bench = Bench::new(Config {
+        update_at: UpdateAt::Once,
+        ..Config::default()
+    });
+    bench.get("/a");
+    bench.headers(1, &[(":status", "200")], false);
+    for _ in 0..3000 {
+        bench.data(1, b"x", false);
+    }
+    bench.deliver();
+    assert_eq!(bench.client.error().unwrap().why, Fault::OutputFlood);
+    // One that reads may send as long as it likes, whatever else waits.
+    let mut bench = Bench::silent(Config {
+        update_at: UpdateAt::Once,
+        ..Config::default()
+    });
+    bench.settings(&[(id::INITIAL_WINDOW_SIZE, 1 << 30)]);
+    write::window_update(&mut bench.wire, StreamId::CONNECTION, 1 << 30);
+    bench.deliver();
+    let request = bench.post(Content::Sized(500_000));
+    bench.client.send_content(request, &[0; 500_000]).unwrap();
+    bench.client.flush();
+    bench.headers(1, &[(":status", "200")], false);
+    for _ in 0..6000 {
+        bench.data(1, b"x", false);
+        bench.deliver();
+        // Something always stays behind.
+        let taken = 2000.min(bench.client.transmit().len() - 1);
+        bench.client.transmitted(taken, bench.now);
+    }
+    assert_eq!(bench.client.error(), None, "what was taken does not wait");
 }
 
 #[test]
