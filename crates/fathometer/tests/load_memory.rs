@@ -12,6 +12,8 @@ use std::time::Duration;
 use fathometer::load::timeline::{Part, Timeline};
 use fathometer::load::{Limit, MOST_INTERVALS, Options, Users, run};
 use fathometer_analysis::load::LoadResult;
+use fathometer_http::h2;
+use fathometer_http::h2::frame::{FrameType, Header, flags, write};
 use fathometer_sys::poller::Poller;
 use fathometer_sys::{Clock, SocketOptions, machine, socket};
 use fathometer_workload::arrivals::{Arrivals, Profile};
@@ -59,6 +61,11 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
+        Server::speaking(false)
+    }
+
+    /// The same, of HTTP/2 in the clear if that is wanted.
+    fn speaking(http2: bool) -> Server {
         let local = "127.0.0.1:0".parse().unwrap();
         let listener = socket::listen(local, 4096, &SocketOptions::default()).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -69,12 +76,17 @@ impl Server {
             poller.add(listener.as_fd(), u64::MAX).unwrap();
             let mut streams: Vec<TcpStream> = Vec::with_capacity(20_000);
             let mut buffer = [0; 16 * 1024];
+            let mut out = Vec::with_capacity(64 * 1024);
             while !ends.load(Ordering::SeqCst) {
                 let ready = poller.wait(Some(Duration::from_millis(50))).unwrap();
                 for place in 0..ready {
                     let token = poller.ready(place).token;
                     if token != u64::MAX {
-                        answer(&mut streams[token as usize], &mut buffer);
+                        let stream = &mut streams[token as usize];
+                        match http2 {
+                            false => answer(stream, &mut buffer),
+                            true => answer_frames(stream, &mut buffer, &mut out),
+                        }
                         continue;
                     }
                     while let Ok((stream, _)) = listener.accept() {
@@ -113,6 +125,42 @@ fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
+/// The same in HTTP/2. Frames of these tests arrive whole too.
+fn answer_frames(stream: &mut TcpStream, buffer: &mut [u8], out: &mut Vec<u8>) {
+    while let Ok(length @ 1..) = stream.read(buffer) {
+        let mut input = &buffer[..length];
+        out.clear();
+        if let Some(rest) = input.strip_prefix(h2::PREFACE) {
+            input = rest;
+            write::settings(out, std::iter::empty());
+        }
+        while let Some((head, rest)) = input.split_first_chunk() {
+            let header = Header::parse(head);
+            input = &rest[header.length as usize..];
+            match header.kind {
+                FrameType::SETTINGS if !header.has(flags::ACK) => {
+                    write::settings_acknowledged(out);
+                }
+                FrameType::HEADERS => {
+                    let carrier = write::Carrier::Headers {
+                        end_stream: false,
+                        dependency: None,
+                    };
+                    // `:status: 200` and `content-length: 11`, out of the static table and not into
+                    // the dynamic one.
+                    write::header_block(out, header.stream, carrier, 16_384, |block| {
+                        block.extend_from_slice(b"\x88\x0f\x0d\x0211");
+                    });
+                    write::data_header(out, header.stream, 11, true);
+                    out.extend_from_slice(b"hello world");
+                }
+                _ => {}
+            }
+        }
+        stream.write_all(out).unwrap();
+    }
+}
+
 fn options(server: &Server, users: Users, policy: &str) -> Options {
     let plan = Arc::new(Plan::single(Target::get("/", None)));
     Options {
@@ -139,9 +187,11 @@ fn a_warm_loop_exchanges_without_allocating() {
     for (users, policy) in [
         (Users::closed(16), "h1.1"),
         (Users::closed(4), "h1.1-pipeline16"),
-        (open, "h1.1"),
+        (open.clone(), "h1.1"),
+        (Users::closed(4), "h2c-streams16"),
+        (open, "h2c"),
     ] {
-        let server = Server::start();
+        let server = Server::speaking(policy.starts_with("h2"));
         let allocations = |exchanges| {
             let mut options = options(&server, users.clone(), policy);
             options.limit = Limit::Exchanges(exchanges);

@@ -13,6 +13,7 @@ mod outputs;
 #[path = "../peers/support.rs"]
 mod peer;
 mod probes;
+mod protocols;
 #[expect(dead_code, reason = "the engine's tests need more of it")]
 #[path = "../load_engine/server.rs"]
 mod server;

@@ -45,7 +45,14 @@ fn arguments_that_nobody_can_follow_are_usage_errors() {
         (&["--timeout", "3 weeks"], &["--timeout", "weeks"]),
         (&["--speed", "0"], &["--speed", "above 0"]),
         (&["--speed", "fast"], &["--speed", "above 0"]),
-        (&["--policy", "h3"], &["--policy", "\"h3\"", "h1.1"]),
+        (&["--policy", "h4"], &["--policy", "\"h4\"", "h1.1"]),
+        (&["-m", "0"], &["--max-streams", "0 is not in"]),
+        (&["--h2-window", "3000000000"], &["--h2-window"]),
+        (&["--h2-connection-window", "100"], &["65535"]),
+        (&["--tls-version", "1.1"], &["--tls-version", "1.1"]),
+        (&["--cert", "x.pem"], &["--key"]),
+        (&["--early-data", "--no-resume"], &["--no-resume"]),
+        (&["--cacert", "x.pem", "-k"], &["--insecure"]),
         (&["--policy", "h1.1x0"], &["--policy", "h1.1x0"]),
         (&["--slo", "p99<100"], &["--slo", "column 8", "unit"]),
         (&["--slo", "p99<1s,wit>1"], &["--slo", "column 8"]),
@@ -81,7 +88,8 @@ fn servers_that_cannot_be_reached_are_told_before_the_test() {
         ),
         (&format!("http://{gone}/"), &[&gone, "refused", "port"]),
         ("http://127.0.0.1:99999/", &["127.0.0.1:99999", "port"]),
-        ("https://localhost/", &["https://localhost/", "http://host"]),
+        ("ftp://localhost/", &["ftp://localhost/", "http://host"]),
+        (&format!("https://{gone}/"), &[&gone, "refused", "port"]),
         ("localhost", &["\"localhost\"", "http://host"]),
         ("http:///path", &["http:///path", "no host"]),
         ("http://me@localhost/", &["http://me@localhost/", "no host"]),
@@ -196,6 +204,43 @@ fn what_is_read_and_written_is_told_with_its_place() {
     let ended = load(&url, &["--ue", "5"]);
     assert_told("--ue", &ended, 1, &["URL", "no pauses", "-c"]);
     assert_eq!(server.seen(), [], "nothing was asked of the server");
+}
+
+#[test]
+fn policies_that_a_url_does_not_allow_are_told() {
+    let server = Server::start(|_| Answer::Whole(10));
+    let (http, https) = (
+        format!("http://{}/", server.address),
+        format!("https://{}/", server.address),
+    );
+    for (url, arguments, words) in [
+        (&http, &["--policy", "h2"][..], &["h2", "https", "h2c"][..]),
+        (&http, &["--policy", "h1.1x6-tls"], &["h1.1x6-tls", "https"]),
+        (&https, &["--policy", "h2c", "-k"], &["h2c", "http"]),
+        (&https, &["--policy", "h3", "-k"], &["h3", "HTTP/3"]),
+        (
+            &http,
+            &["--policy", "h1.0", "-m", "4"],
+            &["--max-streams", "h1.0"],
+        ),
+        (&http, &["--policy", "h1.1-pipeline-ranges"], &["ranges"]),
+        (
+            &http,
+            &["--policy", "h2c"],
+            &["does not speak HTTP/2", "h1.1"],
+        ),
+        (&http, &["--insecure"], &["https"]),
+        (&https, &["--insecure"], &["TLS"]),
+    ] {
+        let what = format!("{url} {arguments:?}");
+        let mut all = arguments.to_vec();
+        all.extend(["--connect-timeout", "3s"]);
+        assert_told(&what, &load(url, &all), 1, words);
+    }
+    // The preface of HTTP/2 looks like a request, and is made so that nobody carries it out.
+    let seen = server.seen();
+    let asked = seen.iter().filter(|seen| seen.method.starts_with("GET"));
+    assert_eq!(asked.count(), 0, "{seen:?}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The load engine against servers that do as they are told, on real sockets.
 
 mod connections;
+mod frames_server;
+mod multiplexed;
 mod server;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,240 @@
+//! A server of HTTP/2 in the clear that does as it is told, right or wrong.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use fathometer_http::h2::error::ErrorCode;
+use fathometer_http::h2::frame::{FrameType, HEADER_LENGTH, Header, flags, write};
+use fathometer_http::h2::{PREFACE, StreamId};
+
+/// What to do about a request.
+#[derive(Debug, Clone)]
+pub enum Move {
+    /// A response with so many octets of content.
+    Answer(usize),
+    /// Its head, and so many octets less than it says.
+    Part(usize),
+    /// Nothing.
+    Silence,
+    /// RST_STREAM.
+    Reset(ErrorCode),
+    /// GOAWAY that names the stream of the last request but so many as the last one; what that leaves is
+    /// answered, and the connection is ended.
+    GoAway(u32, ErrorCode),
+    /// These octets.
+    Octets(Vec<u8>),
+}
+
+/// A request as the server saw it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// How many had come on its connection before.
+    pub before: u64,
+    /// How many in all.
+    pub number: u64,
+}
+
+type Behaviour = dyn Fn(Asked) -> Move + Send + Sync;
+
+pub struct FramesServer {
+    pub address: SocketAddr,
+    asked: Arc<AtomicU64>,
+    accepted: Arc<AtomicU64>,
+    most_streams: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What the server says first.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// Its SETTINGS; `None`: it never says any.
+    pub settings: Option<Vec<(u16, u32)>>,
+    /// How long it holds requests back before it deals with all that have come.
+    pub gathers: Duration,
+}
+
+impl Default for Opening {
+    fn default() -> Opening {
+        Opening {
+            settings: Some(Vec::new()),
+            gathers: Duration::ZERO,
+        }
+    }
+}
+
+impl FramesServer {
+    pub fn start(
+        opening: Opening,
+        behaviour: impl Fn(Asked) -> Move + Send + Sync + 'static,
+    ) -> FramesServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = FramesServer {
+            address: listener.local_addr().unwrap(),
+            asked: Arc::default(),
+            accepted: Arc::default(),
+            most_streams: Arc::default(),
+            stop: Arc::default(),
+        };
+        let behaviour: Arc<Behaviour> = Arc::new(behaviour);
+        let (asked, accepted) = (Arc::clone(&server.asked), Arc::clone(&server.accepted));
+        let (most, stop) = (Arc::clone(&server.most_streams), Arc::clone(&server.stop));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                let Ok(stream) = stream else { continue };
+                accepted.fetch_add(1, Ordering::SeqCst);
+                let (asked, most) = (Arc::clone(&asked), Arc::clone(&most));
+                let (behaviour, opening) = (Arc::clone(&behaviour), opening.clone());
+                thread::spawn(move || {
+                    let connection = Connection {
+                        stream,
+                        asked: &asked,
+                        most_streams: &most,
+                        streams: Vec::new(),
+                        before: 0,
+                    };
+                    // A client that goes ends it.
+                    let _ = connection.serve(&opening, &*behaviour);
+                });
+            }
+        });
+        server
+    }
+
+    /// Requests that came.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Connections accepted.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::SeqCst)
+    }
+
+    /// The most streams that were open at a time on a connection.
+    pub fn most_streams(&self) -> u64 {
+        self.most_streams.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for FramesServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        // Ends the wait for the next connection.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+struct Connection<'s> {
+    stream: TcpStream,
+    asked: &'s AtomicU64,
+    most_streams: &'s AtomicU64,
+    /// Requests that wait to be dealt with.
+    streams: Vec<StreamId>,
+    before: u64,
+}
+
+impl Connection<'_> {
+    fn serve(mut self, opening: &Opening, behaviour: &Behaviour) -> io::Result<()> {
+        let mut preface = [0; 24];
+        self.stream.read_exact(&mut preface)?;
+        assert_eq!(preface, PREFACE[..]);
+        let mut out = Vec::new();
+        if let Some(entries) = &opening.settings {
+            write::settings(&mut out, entries.iter().copied());
+        }
+        self.stream.write_all(&out)?;
+        loop {
+            let header = self.header()?;
+            let mut payload = vec![0; header.length as usize];
+            self.stream.read_exact(&mut payload)?;
+            match header.kind {
+                FrameType::SETTINGS if !header.has(flags::ACK) && opening.settings.is_some() => {
+                    let mut out = Vec::new();
+                    write::settings_acknowledged(&mut out);
+                    self.stream.write_all(&out)?;
+                }
+                FrameType::HEADERS => {
+                    self.streams.push(header.stream);
+                    let waiting = self.streams.len() as u64;
+                    self.most_streams.fetch_max(waiting, Ordering::SeqCst);
+                    if opening.gathers.is_zero() && !self.deal(behaviour)? {
+                        return Ok(());
+                    }
+                }
+                FrameType::GOAWAY => return Ok(()),
+                _ => {}
+            }
+            if !opening.gathers.is_zero()
+                && !self.streams.is_empty()
+                && self.is_quiet(opening)?
+                && !self.deal(behaviour)?
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    fn header(&mut self) -> io::Result<Header> {
+        let mut octets = [0; HEADER_LENGTH];
+        self.stream.read_exact(&mut octets)?;
+        Ok(Header::parse(&octets))
+    }
+
+    /// Whether nothing more comes for a while.
+    fn is_quiet(&mut self, opening: &Opening) -> io::Result<bool> {
+        self.stream.set_read_timeout(Some(opening.gathers))?;
+        let quiet = self.stream.peek(&mut [0]).is_err();
+        self.stream.set_read_timeout(None)?;
+        Ok(quiet)
+    }
+
+    /// Deals with the requests that wait. False: the connection is over.
+    fn deal(&mut self, behaviour: &Behaviour) -> io::Result<bool> {
+        let mut out = Vec::new();
+        for stream in std::mem::take(&mut self.streams) {
+            let number = self.asked.fetch_add(1, Ordering::SeqCst);
+            let asked = Asked {
+                before: self.before,
+                number,
+            };
+            self.before += 1;
+            match behaviour(asked) {
+                Move::Answer(octets) => answer(&mut out, stream, octets, true),
+                Move::Part(octets) => answer(&mut out, stream, octets, false),
+                Move::Silence => {}
+                Move::Reset(code) => write::reset(&mut out, stream, code),
+                Move::GoAway(back, code) => {
+                    let last = StreamId::new(stream.number().saturating_sub(2 * back));
+                    write::go_away(&mut out, last, code, b"that is all");
+                    if back == 0 {
+                        answer(&mut out, stream, 10, true);
+                    }
+                    self.stream.write_all(&out)?;
+                    return Ok(false);
+                }
+                Move::Octets(octets) => out.extend_from_slice(&octets),
+            }
+        }
+        self.stream.write_all(&out)?;
+        Ok(true)
+    }
+}
+
+/// A response; whole, or broken off.
+fn answer(out: &mut Vec<u8>, stream: StreamId, octets: usize, whole: bool) {
+    let carrier = write::Carrier::Headers {
+        end_stream: false,
+        dependency: None,
+    };
+    // `:status: 200` by its place in the static table (RFC 7541 appendix A).
+    write::header_block(out, stream, carrier, 16_384, |block| block.push(0x88));
+    write::data_header(out, stream, octets as u32, whole);
+    out.extend(std::iter::repeat_n(b'x', octets));
+}
