@@ -420,7 +420,10 @@ fn prior_knowledge(connection: &mut TcpStream, address: SocketAddr) -> Result<()
     let mut header = [0; h2::frame::HEADER_LENGTH];
     connection
         .read_exact(&mut header)
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => wrong("it ended the connection".to_owned()),
+            _ => wrong(error.to_string()),
+        })?;
     let parsed = h2::frame::Header::parse(&header);
     if parsed.kind == h2::frame::FrameType::SETTINGS && parsed.stream.is_connection() {
         return Ok(());
