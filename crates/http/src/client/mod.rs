@@ -32,6 +32,10 @@ use crate::h2;
 
 /// The client side of one connection. See the [module](self) for what it hides and what not.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "HTTP/1.x has one exchange or a few at a time and is reached without a detour"
+)]
 pub enum Connection {
     /// HTTP/1.x.
     Http1(h1::client::Connection),

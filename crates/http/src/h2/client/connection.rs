@@ -8,7 +8,7 @@ use super::calm::Calm;
 use super::config::{Config, Push, Start};
 use super::message::{Promise, ResponseInfo};
 use super::output::{Output, deadline};
-use super::stream::{Answer, Ending, Stream, UploadState, stream_of};
+use super::stream::{Ending, Stream, stream_of};
 use super::traffic::{Counter, Traffic};
 use crate::client::{Event, Head, Pending, RequestId};
 use crate::field_block::FieldBlock;
@@ -40,7 +40,7 @@ pub(super) struct Core {
     /// Settings sent and not acknowledged.
     pub(super) settings_wait: bool,
     /// When the server must have acknowledged them.
-    settings_by: Option<Instant>,
+    pub(super) settings_by: Option<Instant>,
     pub(super) streams: Pending<Stream>,
     /// How many of them were asked for, and how many were pushed.
     pub(super) asked: u32,
@@ -71,7 +71,7 @@ pub(super) struct Core {
     pub(super) data_is_empty: bool,
     /// Events that are known already, each before anything further is read.
     pub(super) notes: VecDeque<Event<'static>>,
-    phase: Phase,
+    pub(super) phase: Phase,
     pub(super) error: Option<ConnectionError>,
     pub(super) head: FieldBlock,
     pub(super) info: ResponseInfo,
@@ -88,14 +88,14 @@ pub(super) struct Core {
     pub(super) spare: Vec<Vec<u8>>,
     incoming: Counter,
     /// No request is late before this instant.
-    wake: Option<Instant>,
+    pub(super) wake: Option<Instant>,
     /// When something was last read or written.
-    active: Instant,
+    pub(super) active: Instant,
     pub(super) now: Instant,
 }
 
 #[derive(Debug)]
-enum Phase {
+pub(super) enum Phase {
     Open,
     /// Requests that are left over are to be reported, the youngest first in the list, then the
     /// close.
@@ -108,13 +108,7 @@ enum Phase {
 }
 
 /// Requests on one connection: as many as there are odd numbers for streams.
-const MOST_REQUESTS: u32 = 1 << 30;
-
-/// Streams reset by this side that are remembered.
-const MOST_RESETS: usize = 256;
-
-/// Buffers of uploads that are kept for the next ones.
-const MOST_SPARE: usize = 16;
+pub(super) const MOST_REQUESTS: u32 = 1 << 30;
 
 impl Connection {
     /// A machine for a transport connection that carries nothing yet. It says its preface and its
@@ -538,78 +532,6 @@ impl Core {
         }
     }
 
-    /// Sees to it that a request that was sent now is looked at when it is late.
-    pub(super) fn watch(&mut self, now: Instant) {
-        if self.wake.is_none() {
-            let timeouts = &self.config.timeouts;
-            let late = [timeouts.head, timeouts.total].into_iter().flatten().min();
-            self.wake = deadline(now, late);
-        }
-    }
-
-    /// Ends a response that is whole.
-    pub(super) fn end_stream(&mut self, request: RequestId) {
-        let Some(stream) = self.remove(request) else {
-            return;
-        };
-        if stream.upload.state != UploadState::Done {
-            // The rest of the content is of no use to anybody (RFC 9113 section 8.1).
-            self.reset(request, ErrorCode::CANCEL);
-        }
-        self.notes.push_back(Event::End {
-            request,
-            received: stream.received,
-            persists: self.accepts_requests(),
-        });
-        self.recycle(stream);
-        self.close_when_drained();
-    }
-
-    /// Resets a stream and reports its request, if it has not ended already.
-    pub(super) fn fail_stream(&mut self, request: RequestId, code: ErrorCode, failure: Failure) {
-        if self.streams.get(request).is_some() {
-            self.reset(request, code);
-            self.lose_stream(request, failure, true);
-        }
-    }
-
-    /// Reports a request whose stream is over. `acted`: the server may have acted on it, if it was
-    /// sent.
-    pub(super) fn lose_stream(&mut self, request: RequestId, failure: Failure, acted: bool) {
-        let Some(stream) = self.remove(request) else {
-            return;
-        };
-        let persists = self.accepts_requests();
-        let sent = acted && stream.sent.is_some();
-        let event = ended(request, &stream, failure, sent, persists);
-        self.notes.push_back(event);
-        self.recycle(stream);
-        self.close_when_drained();
-    }
-
-    /// Resets a stream: behind what is held of it, and with that.
-    pub(super) fn reset(&mut self, request: RequestId, code: ErrorCode) {
-        let stream = stream_of(request);
-        let output = &mut self.output;
-        let behind = output.holds(stream);
-        let out = if behind {
-            &mut output.held
-        } else {
-            &mut output.ready
-        };
-        let before = out.len();
-        write::reset(out, stream, code);
-        let octets = out.len() - before;
-        if !behind {
-            output.answered(octets);
-        }
-        if self.resets.len() == MOST_RESETS {
-            self.resets.pop_front();
-            self.resets_overflowed = true;
-        }
-        self.resets.push_back(request);
-    }
-
     /// Writes an answer to what the server sent, or tells that too many wait.
     pub(super) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Fault> {
         let before = self.output.ready.len();
@@ -619,241 +541,6 @@ impl Core {
             true => Err(Fault::OutputFlood),
             false => Ok(()),
         }
-    }
-
-    pub(super) fn go_away(&mut self, code: ErrorCode) {
-        write::go_away(&mut self.output.ready, self.last_promised, code, &[]);
-    }
-
-    /// Ends the connection for what the server did.
-    pub(super) fn fail(&mut self, fault: Fault) {
-        if !self.is_open() {
-            return;
-        }
-        let error = ConnectionError::from(fault);
-        self.error = Some(error);
-        self.output.drop_held();
-        self.go_away(error.code);
-        let failure = failure_of(fault);
-        let ending = Ending {
-            begun: failure,
-            unanswered: failure,
-        };
-        self.close(CloseReason::Failed(failure), ending);
-    }
-
-    fn end_of_stream(&mut self) {
-        if !self.is_open() {
-            return;
-        }
-        let sent = self.streams.iter().any(|(_, stream)| stream.sent.is_some());
-        let reason = match self.end {
-            Some((_, code)) if code != ErrorCode::NO_ERROR => {
-                CloseReason::Failed(Failure::GoneAway)
-            }
-            _ if sent => CloseReason::ServerEarly,
-            Some(_) => CloseReason::ServerAsked,
-            None => CloseReason::ServerIdle,
-        };
-        let unanswered = match reason {
-            CloseReason::Failed(failure) => failure,
-            _ => Failure::ClosedEarly,
-        };
-        let ending = Ending {
-            begun: Failure::Truncated,
-            unanswered,
-        };
-        self.close(reason, ending);
-        self.output.drop_all();
-    }
-
-    /// Closes a connection on which nothing more is to come.
-    pub(super) fn close_when_drained(&mut self) {
-        if !self.is_open() || !self.streams.is_empty() {
-            return;
-        }
-        let reason = match self.end {
-            Some((_, ErrorCode::NO_ERROR)) => CloseReason::ServerAsked,
-            Some(_) => CloseReason::Failed(Failure::GoneAway),
-            None if self.next_request.0 < MOST_REQUESTS => return,
-            None => CloseReason::Finished,
-        };
-        let ending = Ending {
-            begun: Failure::GoneAway,
-            unanswered: Failure::GoneAway,
-        };
-        self.close(reason, ending);
-    }
-
-    /// Begins to close: requests that are left will be reported, the oldest first.
-    fn close(&mut self, reason: CloseReason, ending: Ending) {
-        let mut left: Vec<RequestId> = self.streams.iter().map(|(request, _)| request).collect();
-        left.sort_unstable_by(|one, other| other.cmp(one));
-        self.phase = Phase::Closing {
-            reason,
-            ending,
-            left,
-        };
-    }
-
-    /// The next event of a connection that is closing.
-    fn close_step(&mut self) -> Option<Event<'static>> {
-        let Phase::Closing {
-            reason,
-            ending,
-            left,
-        } = &mut self.phase
-        else {
-            return None;
-        };
-        let (reason, ending) = (*reason, *ending);
-        while let Some(request) = left.pop() {
-            if let Some(stream) = self.streams.remove(request) {
-                self.asked -= u32::from(!request.is_pushed());
-                self.pushed -= u32::from(request.is_pushed());
-                let failure = match stream.is_begun() {
-                    true => ending.begun,
-                    false => ending.unanswered,
-                };
-                let sent = stream.sent.is_some();
-                return Some(ended(request, &stream, failure, sent, false));
-            }
-        }
-        self.phase = Phase::Closed(reason);
-        Some(Event::Closed { reason })
-    }
-
-    fn remove(&mut self, request: RequestId) -> Option<Stream> {
-        let stream = self.streams.remove(request)?;
-        match request.is_pushed() {
-            true => self.pushed -= 1,
-            false => self.asked -= 1,
-        }
-        if !self.continuing.is_empty() {
-            self.continuing.retain(|&(other, _)| other != request);
-        }
-        if stream.upload.is_blocked() {
-            self.blocked.retain(|&other| other != request);
-        }
-        Some(stream)
-    }
-
-    fn recycle(&mut self, mut stream: Stream) {
-        let buffer = &mut stream.upload.backlog;
-        if buffer.capacity() > 0 && self.spare.len() < MOST_SPARE {
-            buffer.clear();
-            self.spare.push(std::mem::take(buffer));
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        if !self.is_open() {
-            return None;
-        }
-        let waits = self.streams.len() > self.output.unsent();
-        let idle = self.config.timeouts.idle.filter(|_| waits);
-        let continuing = self.continuing.iter().filter_map(|&(_, by)| by).min();
-        let limits = [
-            self.wake.filter(|_| waits),
-            idle.map(|limit| self.active + limit),
-            self.settings_by.filter(|_| self.settings_wait),
-            continuing,
-        ];
-        limits.into_iter().flatten().min()
-    }
-
-    fn time_is_up(&mut self) {
-        let now = self.now;
-        if self.settings_wait && self.settings_by.is_some_and(|by| by <= now) {
-            return self.fail(Fault::SettingsTimeout);
-        }
-        let waits = self.streams.len() > self.output.unsent();
-        let idle = deadline(self.active, self.config.timeouts.idle);
-        if waits && idle.is_some_and(|by| by <= now) {
-            let ending = Ending {
-                begun: Failure::TimedOut,
-                unanswered: Failure::TimedOut,
-            };
-            self.output.drop_held();
-            self.go_away(ErrorCode::NO_ERROR);
-            return self.close(CloseReason::Failed(Failure::TimedOut), ending);
-        }
-        if self.wake.is_some_and(|by| by <= now) {
-            self.find_late(now);
-        }
-        while let Some(place) = self
-            .continuing
-            .iter()
-            .position(|&(_, by)| by.is_some_and(|by| by <= now))
-        {
-            let (request, _) = self.continuing.remove(place);
-            self.may_continue(request);
-        }
-    }
-
-    /// Gives up the requests whose time has passed, and finds out when the next one's will have. It
-    /// is done once for many requests, not at each of them.
-    fn find_late(&mut self, now: Instant) {
-        let timeouts = self.config.timeouts;
-        let mut late = Vec::new();
-        self.wake = None;
-        for (request, stream) in self.streams.iter() {
-            let Some(sent) = stream.sent else {
-                continue;
-            };
-            let head = timeouts
-                .head
-                .filter(|_| !matches!(stream.answer, Answer::Content(_)));
-            let limits = [deadline(sent, head), deadline(sent, timeouts.total)];
-            match limits.into_iter().flatten().min() {
-                Some(by) if by <= now => late.push(request),
-                Some(by) => self.wake = Some(self.wake.map_or(by, |wake| wake.min(by))),
-                None => {}
-            }
-        }
-        late.sort_unstable();
-        for request in late {
-            self.fail_stream(request, ErrorCode::CANCEL, Failure::TimedOut);
-        }
-    }
-}
-
-/// The event that ends a request which has no whole answer.
-fn ended(
-    request: RequestId,
-    stream: &Stream,
-    failure: Failure,
-    sent: bool,
-    persists: bool,
-) -> Event<'static> {
-    match stream.is_begun() {
-        true => Event::Failed {
-            request,
-            failure,
-            received: stream.received,
-            persists,
-        },
-        false => Event::Unanswered {
-            request,
-            failure,
-            sent,
-            idempotent: stream.idempotent,
-            persists,
-        },
-    }
-}
-
-/// What a fault is called where HTTP's versions are compared.
-pub(super) const fn failure_of(fault: Fault) -> Failure {
-    match fault {
-        Fault::SettingsTimeout => Failure::TimedOut,
-        Fault::BlockTooLong
-        | Fault::ResetFlood
-        | Fault::ProvokedResets
-        | Fault::AnswerFlood
-        | Fault::IdleFrames
-        | Fault::OutputFlood => Failure::TooLarge,
-        _ => Failure::BadResponse,
     }
 }
 

@@ -152,7 +152,7 @@ const NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
-        let is_capital = matches!(byte as u8, b'A'..=b'Z');
+        let is_capital = (byte as u8).is_ascii_uppercase();
         table[byte] = matches!(
             byte as u8,
             b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'0'..=b'9' | b'^'..=b'z' | b'|' | b'~'

@@ -74,6 +74,7 @@
 mod calm;
 mod config;
 mod connection;
+mod ending;
 mod fuzz;
 mod message;
 mod output;
@@ -83,6 +84,7 @@ mod request;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod traffic;
 mod upload;
 

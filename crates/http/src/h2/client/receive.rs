@@ -3,7 +3,8 @@
 use fathometer_model::{Bytes, Failure};
 
 use super::config::Push;
-use super::connection::{Core, failure_of};
+use super::connection::Core;
+use super::ending::failure_of;
 use super::message;
 use super::stream::{Answer, UploadState, request_of, stream_of};
 use crate::client::{Event, RequestId};

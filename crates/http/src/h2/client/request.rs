@@ -241,6 +241,7 @@ impl Connection {
 }
 
 /// What a stream starts with.
+#[derive(Debug, Clone, Copy)]
 struct Opening {
     head_method: bool,
     idempotent: bool,
