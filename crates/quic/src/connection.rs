@@ -79,12 +79,13 @@ impl std::fmt::Debug for Connection {
 
 impl Connection {
     pub(crate) fn new(machine: quinn_proto::Connection, now: Instant) -> Connection {
+        let trips = RoundTrips::new(machine.side().is_server());
         Connection {
             machine,
             begun: now,
             sent: Volume::default(),
             received: Volume::default(),
-            trips: RoundTrips::default(),
+            trips,
             handshake: None,
             events: VecDeque::new(),
             drained: None,
@@ -254,17 +255,17 @@ impl Connection {
         end
     }
 
-    pub(crate) fn note_received(&mut self, octets: usize, now: Instant) {
+    pub(crate) fn note_received(&mut self, octets: usize, is_retry: bool) {
         self.received.add(1, octets);
         if !self.is_established {
-            self.trips.received(now);
+            self.trips.received(octets, is_retry);
         }
     }
 
-    pub(crate) fn note_sent(&mut self, datagrams: u64, octets: usize, now: Instant) {
+    pub(crate) fn note_sent(&mut self, datagrams: u64, octets: usize) {
         self.sent.add(datagrams, octets);
         if !self.is_established {
-            self.trips.sent(now);
+            self.trips.sent(octets);
         }
     }
 

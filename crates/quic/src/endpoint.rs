@@ -13,6 +13,7 @@ use quinn_proto::{
 
 use crate::connection::Connection;
 use crate::event::Event;
+use crate::handshake::is_retry;
 use crate::identifiers::Identifiers;
 use crate::settings::{
     ClientTls, Qlog, QlogWriter, ServerSettings, SettingsError, TransportSettings,
@@ -234,6 +235,7 @@ impl Endpoint {
         now: Instant,
     ) {
         let length = datagram.len();
+        let is_retry = is_retry(&datagram);
         self.scratch.clear();
         let at = to_machine(now);
         let event = self
@@ -246,7 +248,7 @@ impl Endpoint {
                 let Some(connection) = self.get_mut(key) else {
                     return;
                 };
-                connection.note_received(length, now);
+                connection.note_received(length, is_retry);
                 connection.machine.handle_event(event);
                 connection.look(now);
                 self.touch(key);
@@ -324,7 +326,7 @@ impl Endpoint {
             None => 1,
             Some(segment) => transmit.size.div_ceil(segment) as u64,
         };
-        connection.note_sent(datagrams, transmit.size, now);
+        connection.note_sent(datagrams, transmit.size);
         Some(ours(&transmit))
     }
 
@@ -394,7 +396,7 @@ impl Endpoint {
             Ok((handle, machine)) => {
                 self.counts.accepted += 1;
                 let mut connection = Connection::new(machine, now);
-                connection.note_received(length, now);
+                connection.note_received(length, false);
                 let key = self.add(handle, connection);
                 self.touch(key);
             }

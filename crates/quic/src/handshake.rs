@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fathometer_model::{Bytes, Instant};
+use fathometer_model::Bytes;
 
 /// Datagrams and their octets (UDP payload).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,9 +43,9 @@ pub struct Handshake {
     pub sent: Volume,
     /// Received until then.
     pub received: Volume,
-    /// Round trips it took, as this side could tell: 1 as a rule; 2 with Retry, or where the server had
-    /// to wait for the client's address to be validated before the rest of its certificates could
-    /// leave; more with losses. A server counts those that it waited for.
+    /// Round trips it took by its nature: 1 as a rule; one more with Retry (as the client sees it), and
+    /// where the server's certificates were more than it may send before it has heard from the client
+    /// again. What losses added is in the time alone.
     pub round_trips: u32,
     /// The protocol agreed upon (ALPN), such as `h3`.
     pub protocol: Option<Vec<u8>>,
@@ -57,42 +57,63 @@ pub struct Handshake {
     pub early_data: EarlyData,
 }
 
-/// Counts round trips from outside, when the packets' contents are not to be seen.
+/// Counts the round trips of a handshake from outside, by what must have caused what.
 ///
-/// An answer to what was sent at a time cannot be there before the path's round-trip time has passed. So
-/// a flight of datagrams that begins to arrive after that counts as one round trip, and the next is
-/// looked for from the next sending on. Datagrams that follow each other more closely than half a round
-/// trip are one flight, however long it takes.
-#[derive(Debug, Default)]
+/// One is what a handshake takes. A Retry is another. And a server may send a client three times the
+/// octets that it has had from it, and the rest of a datagram, until it has heard again from there
+/// (RFC 9000 section 8.1): what goes beyond that was caused by what the client sent since, which was a
+/// round trip later. What losses cost is not among these, but is part of the time it took.
+#[derive(Debug)]
 pub(crate) struct RoundTrips {
     count: u32,
-    /// When what is being waited for an answer to was sent.
-    asked: Option<Instant>,
-    last_arrival: Option<Instant>,
-    shortest: Option<Duration>,
+    is_server: bool,
+    is_validated: bool,
+    /// Octets sent by the client and by the server.
+    clients: u64,
+    servers: u64,
+    /// The client's octets that the server had when it last had to wait.
+    before: Option<u64>,
 }
 
+/// Octets by which a server may exceed its allowance: it may end a datagram that it could begin.
+const EXCESS: u64 = 1500;
+
 impl RoundTrips {
-    pub(crate) fn sent(&mut self, now: Instant) {
-        self.asked.get_or_insert(now);
+    pub(crate) fn new(is_server: bool) -> RoundTrips {
+        RoundTrips {
+            count: 1,
+            is_server,
+            is_validated: false,
+            clients: 0,
+            servers: 0,
+            before: None,
+        }
     }
 
-    pub(crate) fn received(&mut self, now: Instant) {
-        let gap = self.last_arrival.map(|last| now.since(last));
-        self.last_arrival = Some(now);
-        let Some(asked) = self.asked else { return };
-        let waited = now.since(asked);
-        let Some(shortest) = self.shortest else {
-            self.shortest = Some(waited);
-            self.count = 1;
-            self.asked = None;
-            return;
-        };
-        let is_new_flight = gap.is_none_or(|gap| gap > shortest / 2);
-        if is_new_flight && waited > shortest * 9 / 10 {
-            self.shortest = Some(shortest.min(waited));
+    pub(crate) fn sent(&mut self, octets: usize) {
+        match self.is_server {
+            true => self.servers_sent(octets),
+            false => self.clients += octets as u64,
+        }
+    }
+
+    pub(crate) fn received(&mut self, octets: usize, is_retry: bool) {
+        if is_retry {
             self.count += 1;
-            self.asked = None;
+            self.is_validated = true;
+        }
+        match self.is_server {
+            true => self.clients += octets as u64,
+            false => self.servers_sent(octets),
+        }
+    }
+
+    fn servers_sent(&mut self, octets: usize) {
+        self.servers += octets as u64;
+        let before = *self.before.get_or_insert(self.clients);
+        if !self.is_validated && self.servers > 3 * before + EXCESS {
+            self.count += 1;
+            self.before = Some(self.clients);
         }
     }
 
@@ -101,57 +122,71 @@ impl RoundTrips {
     }
 }
 
+/// Whether a datagram begins with a Retry packet of version 1 (RFC 9000 section 17.2.5).
+pub(crate) fn is_retry(datagram: &[u8]) -> bool {
+    matches!(datagram, [first, 0, 0, 0, 1, ..] if first & 0xf0 == 0xf0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(millisecond: u64) -> Instant {
-        Instant::from_nanos(millisecond * 1_000_000)
-    }
-
-    /// Sends (`true`) and arrivals at milliseconds.
-    fn counted(steps: &[(bool, u64)]) -> u32 {
-        let mut trips = RoundTrips::default();
-        for &(is_sent, time) in steps {
+    /// Sends (`true`) and arrivals, in octets.
+    fn counted(is_server: bool, steps: &[(bool, usize)]) -> u32 {
+        let mut trips = RoundTrips::new(is_server);
+        for &(is_sent, octets) in steps {
             match is_sent {
-                true => trips.sent(at(time)),
-                false => trips.received(at(time)),
+                true => trips.sent(octets),
+                false => trips.received(octets, false),
             }
         }
         trips.count()
     }
 
     #[test]
-    fn a_flight_is_one_round_trip_whatever_is_acknowledged_meanwhile() {
-        assert_eq!(counted(&[(true, 0), (false, 100)]), 1);
-        let acknowledged_meanwhile = [(true, 0), (false, 100), (true, 100), (false, 101)];
-        assert_eq!(counted(&acknowledged_meanwhile), 1);
-        // A slow link: the flight takes longer than the path's round trip.
-        let slow = [
-            (true, 0),
-            (false, 100),
-            (true, 100),
-            (false, 140),
-            (false, 180),
-            (false, 220),
+    fn what_a_server_may_send_at_once_is_one_round_trip() {
+        let steps = [
+            (true, 1200),
+            (false, 1200),
+            (true, 1200),
+            (false, 1200),
+            (false, 1200),
         ];
-        assert_eq!(counted(&slow), 1);
+        assert_eq!(counted(false, &steps), 1);
+        let mirrored = steps.map(|(is_sent, octets)| (!is_sent, octets));
+        assert_eq!(counted(true, &mirrored), 1);
     }
 
     #[test]
-    fn what_waits_for_an_answer_is_another_round_trip() {
-        let retried = [(true, 0), (false, 100), (true, 100), (false, 200)];
-        assert_eq!(counted(&retried), 2);
-        let validated = [
-            (true, 0),
-            (false, 100),
-            (false, 101),
-            (true, 101),
-            (false, 201),
-            (false, 202),
-        ];
-        assert_eq!(counted(&validated), 2);
-        assert_eq!(counted(&[(false, 5), (true, 5), (false, 105)]), 1);
-        assert_eq!(counted(&[(false, 5)]), 0);
+    fn what_it_may_send_only_when_it_has_heard_again_is_another() {
+        let mut steps = vec![(true, 1200)];
+        steps.extend([(false, 1200); 3]);
+        steps.push((true, 1200));
+        steps.extend([(false, 1200); 3]);
+        assert_eq!(counted(false, &steps), 2);
+        let mirrored: Vec<_> = steps
+            .iter()
+            .map(|&(is_sent, octets)| (!is_sent, octets))
+            .collect();
+        assert_eq!(counted(true, &mirrored), 2);
+    }
+
+    #[test]
+    fn a_retry_is_another() {
+        let mut trips = RoundTrips::new(false);
+        trips.sent(1200);
+        trips.received(100, true);
+        trips.sent(1200);
+        trips.received(9000, false);
+        assert_eq!(trips.count(), 2);
+        assert!(is_retry(&[0xf3, 0, 0, 0, 1, 0]));
+        for other in [
+            &[0xc3, 0, 0, 0, 1][..],
+            &[0xf3, 0, 0, 0, 2],
+            &[0x73, 0, 0, 0, 1],
+            &[],
+        ] {
+            assert!(!is_retry(other));
+        }
     }
 }

@@ -162,6 +162,16 @@ pub enum SettingsError {
 }
 
 impl TransportSettings {
+    /// The defaults for a client whose every connection has a socket of its own, as browsers have it: its
+    /// identifiers are empty, and servers open no bidirectional streams.
+    pub fn client() -> TransportSettings {
+        TransportSettings {
+            identifier_length: 0,
+            bidirectional_streams: 0,
+            ..TransportSettings::default()
+        }
+    }
+
     /// The machine's form.
     pub(crate) fn build(&self, qlog: Option<Qlog>) -> Result<TransportConfig, SettingsError> {
         let largest = 65_527;

@@ -67,9 +67,13 @@ fn validating_addresses_costs_a_round_trip() {
 
 #[test]
 fn streams_carry_what_was_written_in_both_directions() {
-    for segments in [1, 10] {
+    for (segments, client) in [
+        (1, TransportSettings::default()),
+        (10, TransportSettings::client()),
+    ] {
         let mut plan = Plan::new();
         plan.segments = segments;
+        plan.client = client;
         let mut pair = Pair::new(plan);
         pair.establish();
         let first = pair.client.connection().open(true).unwrap();
