@@ -189,6 +189,9 @@ impl Http3Client {
         let socket = UdpSocket::connect(server, source, &settings.sockets.options())?;
         settings.tls.tell_time(now);
         let length = settings.transport.identifier_length;
+        // Servers tell connections apart by what clients draw first: whoever has the same seed at the
+        // same time has another address or port.
+        let seed = seed.stream(&socket.local_address().to_string());
         let mut endpoint = Endpoint::client(length, socket.is_unfragmented(), seed);
         let key = endpoint
             .connect(
