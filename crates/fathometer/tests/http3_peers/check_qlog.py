@@ -1,0 +1,24 @@
+"""Reads a qlog (JSON-SEQ, RFC 7464) and prints what it found as one JSON object: how many texts, the
+names of events with their counts, and whether their times never go backwards."""
+
+import json
+import sys
+from collections import Counter
+
+with open(sys.argv[1], "rb") as file:
+    parts = file.read().split(b"\x1e")
+assert parts[0] == b"", "the file begins with a record separator"
+assert all(part.endswith(b"\n") for part in parts[1:]), "every text ends with a line feed"
+texts = [json.loads(part) for part in parts[1:]]
+head, events = texts[0], texts[1:]
+times = [event["time"] for event in events]
+json.dump(
+    {
+        "version": head["qlog_version"],
+        "title": head.get("title"),
+        "texts": len(texts),
+        "events": Counter(event["name"] for event in events),
+        "in_order": times == sorted(times),
+    },
+    sys.stdout,
+)
