@@ -13,6 +13,8 @@ use super::{ROUNDS, SECONDS};
 
 /// Connections of every client.
 const CONNECTIONS: u32 = 64;
+/// Connections, and streams on each, of every client of HTTP/2.
+const HTTP2: (u32, u32) = (16, 16);
 /// How far the medians of two clients may lie apart.
 const AGREEMENT: f64 = 0.05;
 /// A file that nginx sends in parts of 2 KiB, 20 ms apart: so long that no client's own time counts,
@@ -47,6 +49,10 @@ pub(super) enum Client {
     },
     Ab,
     Oha,
+    /// `fathometer load` over TLS, HTTP/2.
+    OursHttp2,
+    /// h2load over TLS, HTTP/2.
+    H2loadHttp2,
 }
 
 /// What a run of a client took.
@@ -73,6 +79,8 @@ impl Client {
             Client::H2load { pipeline } => format!("h2load --h1 -m{pipeline}"),
             Client::Ab => "ab -k".to_owned(),
             Client::Oha => "oha".to_owned(),
+            Client::OursHttp2 => "fathometer load, HTTP/2".to_owned(),
+            Client::H2loadHttp2 => "h2load, HTTP/2".to_owned(),
         }
     }
 
@@ -129,10 +137,10 @@ impl Client {
     /// Its command line; `None` when it is not installed.
     fn words(self, place: &Place, url: &str, seconds: u32) -> Option<Vec<String>> {
         let program = match self {
-            Client::Ours { .. } => place.ours.display().to_string(),
+            Client::Ours { .. } | Client::OursHttp2 => place.ours.display().to_string(),
             Client::Wrk => installed("wrk")?,
             Client::Wrk2 => installed("wrk2")?,
-            Client::H2load { .. } => installed("h2load")?,
+            Client::H2load { .. } | Client::H2loadHttp2 => installed("h2load")?,
             Client::Ab => installed("ab")?,
             Client::Oha => installed("oha")?,
         };
@@ -161,6 +169,13 @@ impl Client {
             // The time limit sets a number of requests too, so it comes first.
             Client::Ab => format!("-q -k -c {CONNECTIONS} -t {seconds} -n 100000000 {url}"),
             Client::Oha => format!("--no-tui -c {CONNECTIONS} -z {seconds}s {url}"),
+            Client::OursHttp2 => format!(
+                "load {url} -c {} -m {} -d {seconds}s --threads 1 --policy h2 --insecure --json",
+                HTTP2.0, HTTP2.1
+            ),
+            Client::H2loadHttp2 => {
+                format!("-t1 -c{} -m{} -D {seconds} {url}", HTTP2.0, HTTP2.1)
+            }
         };
         let rest = rest.split(' ').map(str::to_owned);
         Some(std::iter::once(program).chain(rest).collect())
@@ -169,7 +184,7 @@ impl Client {
     /// How many exchanges it says it completed, of the clients that servers are measured with.
     fn exchanges(self, text: &str) -> Option<u64> {
         match self {
-            Client::Ours { .. } => {
+            Client::Ours { .. } | Client::OursHttp2 => {
                 // Processor time knows no warm-up, so neither may the exchanges.
                 let json = json_of(text)?;
                 let completed = |window: &str| json[window]["counts"]["completed"].as_u64();
@@ -179,6 +194,14 @@ impl Client {
             Client::Wrk => {
                 let line = text.lines().find(|line| line.contains(" requests in "))?;
                 line.split_whitespace().next()?.parse().ok()
+            }
+            Client::H2loadHttp2 => {
+                // requests: 10 total, 10 started, 10 done, 10 succeeded, …
+                let line = text.lines().find(|line| line.starts_with("requests: "))?;
+                let succeeded = line
+                    .split(", ")
+                    .find_map(|part| part.strip_suffix(" succeeded"));
+                succeeded?.parse().ok()
             }
             _ => None,
         }
@@ -273,9 +296,10 @@ pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<ExitCod
     })
 }
 
-fn installed(name: &str) -> Option<String> {
+pub(super) fn installed(name: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin")])
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
         .map(|path| path.display().to_string())
@@ -311,6 +335,14 @@ mod tests {
         assert!((median - 1.05e-3).abs() < 1e-12);
         assert_eq!(seconds_of("1.50s"), Some(1.5));
         assert_eq!(seconds_of("fast"), None);
+    }
+
+    #[test]
+    fn what_h2load_says_is_read() {
+        let text = "finished in 3.00s, 14.40 req/s, 1.2KB/s\nrequests: 4500 total, 4510 started, \
+                    4321 done, 4320 succeeded, 1 failed, 0 errored, 0 timeout\n";
+        assert_eq!(Client::H2loadHttp2.exchanges(text), Some(4320));
+        assert_eq!(Client::H2loadHttp2.exchanges(""), None);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! Everything takes turns in rounds, and a ratio is the median of the ratios within each round:
 //! what else the machine has to do then weighs on both sides of it.
 //!
+//! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's.
+//!
 //! With `--latency` it is not speed that is compared but what clients say: the same files, held
 //! back by the server for a known time, must have the same median with every client.
 
@@ -81,7 +83,9 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
     }
     let clients = clients(&place, for_server)?;
     let (servers, clients_at_their_limit) = servers(&place, for_server)?;
-    let met = clients.0 && servers.0 && clients_at_their_limit.0;
+    let http2 = http2(&place, for_server)?;
+    let met = clients.0 && servers.0 && clients_at_their_limit.0 && http2.iter().all(|part| part.0);
+    let [http2_clients, http2_servers] = http2.map(|part| part.1);
     println!(
         "{}",
         json!({
@@ -89,6 +93,8 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
             "clients": clients.1,
             "clients_at_their_limit": clients_at_their_limit.1,
             "servers": servers.1,
+            "http2_clients": http2_clients,
+            "http2_servers": http2_servers,
             "met": met,
         })
     );
@@ -185,6 +191,67 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
         bar("nginx with cached files, under fathometer", 3, 5, None),
     ];
     Ok((judged(&names, &rows, &bars), faster))
+}
+
+/// HTTP/2 over TLS: each of two clients with each of two servers, the processor time of both. First
+/// the judgement of clients, then that of servers.
+fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
+    server::write_identity(&place.folder)?;
+    let ours = Server::ours_secure(place, processor)?;
+    let peer = Server::nghttpd(&place.folder, processor)?;
+    let servers: Vec<&Server> = std::iter::once(&ours).chain(peer.as_ref()).collect();
+    let clients = [Client::OursHttp2, Client::H2loadHttp2];
+    // Ours with ours, the peer with ours, ours with the peer, both peers.
+    let pairs = [(0, 0), (1, 0), (0, 1), (1, 1)];
+    let mut of_clients = pairs.map(|_| Row::default());
+    let mut of_servers = pairs.map(|_| Row::default());
+    for _ in 0..ROUNDS {
+        for (place_of, &(client, server)) in pairs.iter().enumerate() {
+            let Some(server) = servers.get(server) else {
+                continue;
+            };
+            let before = server.cpu()?;
+            let Some(mut cost) = clients[client].run(place, &server.url(FILE), SECONDS)? else {
+                continue;
+            };
+            if cost.exchanges == 0 {
+                return Err(format!(
+                    "{} completed nothing with {}",
+                    clients[client].name(),
+                    server.name
+                ));
+            }
+            of_clients[place_of].push(&cost);
+            cost.cpu = server.cpu()? - before;
+            of_servers[place_of].push(&cost);
+        }
+    }
+    let server_names = [ours.name, "nghttpd"];
+    let names = pairs.map(|(client, server)| {
+        format!("{}, from {}", clients[client].name(), server_names[server])
+    });
+    println!("\nclient CPU per exchange, HTTP/2 over TLS, 16 connections of 16 streams");
+    let judged_clients = judged(
+        &names,
+        &of_clients,
+        &[
+            bar("h2load, from fathometer serve", 0, 1, Some(0.9)),
+            bar("h2load, from nghttpd", 2, 3, Some(0.9)),
+        ],
+    );
+    let names = pairs.map(|(client, server)| {
+        format!("{}, under {}", server_names[server], clients[client].name())
+    });
+    println!("\nserver CPU per exchange, the same");
+    let judged_servers = judged(
+        &names,
+        &of_servers,
+        &[
+            bar("nghttpd, under fathometer", 0, 2, Some(0.9)),
+            bar("nghttpd, under h2load", 1, 3, Some(0.9)),
+        ],
+    );
+    Ok([judged_clients, judged_servers])
 }
 
 const fn bar(name: &'static str, ours: usize, peer: usize, most: Option<f64>) -> Bar {

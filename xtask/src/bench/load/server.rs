@@ -1,6 +1,7 @@
 //! The servers of the bench: processes of this program that end with it, at ports that the kernel
 //! chose, with all their files in one temporary folder.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::client::Place;
+use super::client::{Place, installed};
 
 /// Ticks a second of the times in `/proc`: a constant of the kernel's interface.
 const TICKS: f64 = 100.0;
@@ -26,8 +27,29 @@ pub(super) enum Tuning {
 /// A running server. Dropping it ends it.
 pub(super) struct Server {
     pub(super) name: &'static str,
+    scheme: &'static str,
     address: SocketAddr,
     child: Child,
+}
+
+/// Makes a key and a certificate for it in `folder`, for a day.
+pub(super) fn write_identity(folder: &Path) -> Result<(), String> {
+    let output = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+        .args(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"])
+        .args(["-subj", "/CN=localhost", "-keyout"])
+        .arg(folder.join("key.pem"))
+        .arg("-out")
+        .arg(folder.join("chain.pem"))
+        .output()
+        .map_err(|error| format!("failed to run openssl: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "openssl made no certificate: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )),
+    }
 }
 
 /// Writes files of zeros' ASCII to `folder/site`, which any user may read.
@@ -49,12 +71,34 @@ pub(super) fn write_site(folder: &Path, files: &[(&str, usize)]) -> Result<(), S
 impl Server {
     /// `fathometer serve` with one thread.
     pub(super) fn ours(place: &Place, processor: usize) -> Result<Server, String> {
+        Server::of_ours(place, processor, "http", &[])
+    }
+
+    /// The same over TLS.
+    pub(super) fn ours_secure(place: &Place, processor: usize) -> Result<Server, String> {
+        let [chain, key] = ["chain.pem", "key.pem"].map(|name| place.folder.join(name));
+        let arguments = [
+            "--certificate".as_ref(),
+            chain.as_os_str(),
+            "--key".as_ref(),
+            key.as_os_str(),
+        ];
+        Server::of_ours(place, processor, "https", &arguments)
+    }
+
+    fn of_ours(
+        place: &Place,
+        processor: usize,
+        scheme: &'static str,
+        arguments: &[&OsStr],
+    ) -> Result<Server, String> {
         let mut command = pinned(processor);
         command
             .arg(&place.ours)
             .arg("serve")
             .arg(place.folder.join("site"))
-            .args(["--listen", "127.0.0.1:0", "--threads", "1"]);
+            .args(["--listen", "127.0.0.1:0", "--threads", "1"])
+            .args(arguments);
         let mut child = spawn(command.stdout(Stdio::piped()))?;
         let mut said = String::new();
         if let Some(stdout) = child.stdout.take() {
@@ -62,7 +106,7 @@ impl Server {
             let _ = BufReader::new(stdout).read_line(&mut said);
         }
         let address = said
-            .rsplit_once("http://")
+            .rsplit_once(&format!("{scheme}://"))
             .and_then(|(_, rest)| rest.trim().trim_end_matches('/').parse().ok());
         let Some(address) = address else {
             let _ = child.kill();
@@ -72,6 +116,7 @@ impl Server {
         let name = "fathometer serve";
         Server {
             name,
+            scheme,
             address,
             child,
         }
@@ -84,9 +129,7 @@ impl Server {
             Tuning::None => ("nginx", ""),
             Tuning::Fast => ("nginx with cached files", "open_file_cache max=1000;"),
         };
-        let address = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .map_err(|error| format!("failed to find a free port: {error}"))?;
+        let address = free_address()?;
         let runtime = folder.join(format!("nginx-{}", address.port()));
         let (site, own) = (folder.join("site"), runtime.display());
         let configuration = format!(
@@ -122,15 +165,47 @@ impl Server {
         let child = spawn(&mut command)?;
         Server {
             name,
+            scheme: "http",
             address,
             child,
         }
         .ready()
     }
 
+    /// nghttpd over TLS, with one thread; `None` when it is not installed.
+    pub(super) fn nghttpd(folder: &Path, processor: usize) -> Result<Option<Server>, String> {
+        let Some(program) = installed("nghttpd") else {
+            return Ok(None);
+        };
+        let address = free_address()?;
+        let mut command = pinned(processor);
+        command
+            .args([
+                &program,
+                "--address",
+                "127.0.0.1",
+                "--workers",
+                "1",
+                "--htdocs",
+            ])
+            .arg(folder.join("site"))
+            .arg(address.port().to_string())
+            .args([folder.join("key.pem"), folder.join("chain.pem")])
+            .stdout(Stdio::null());
+        let child = spawn(&mut command)?;
+        Server {
+            name: "nghttpd",
+            scheme: "https",
+            address,
+            child,
+        }
+        .ready()
+        .map(Some)
+    }
+
     /// The address of a file.
     pub(super) fn url(&self, file: &str) -> String {
-        format!("http://{}/{file}", self.address)
+        format!("{}://{}/{file}", self.scheme, self.address)
     }
 
     /// Requests that nginx has begun to answer since it started, this one included.
@@ -171,6 +246,10 @@ impl Server {
                 return Err(format!("{} ended: {status}", self.name));
             }
             if TcpStream::connect(self.address).is_ok() {
+                if self.scheme == "https" {
+                    // What it answers, its clients count.
+                    return Ok(self);
+                }
                 let answer = self.get(super::FILE)?;
                 let right = answer.starts_with("HTTP/1.1 200 ");
                 let length = answer
@@ -208,6 +287,12 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn free_address() -> Result<SocketAddr, String> {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| format!("failed to find a free port: {error}"))
 }
 
 /// taskset becomes the program that it starts, so the process is the server itself.
