@@ -536,6 +536,8 @@ mod delivery_tests;
 #[cfg(test)]
 mod flood_tests;
 #[cfg(test)]
+mod leaving_tests;
+#[cfg(test)]
 mod state_tests;
 #[cfg(test)]
 mod tests;

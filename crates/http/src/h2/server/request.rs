@@ -284,12 +284,11 @@ mod tests {
     #[test]
     fn a_request_has_its_pseudo_fields_once_and_first() {
         assert_eq!(rejection(&GET), None);
-        for missing in 0..4 {
-            let mut fields = GET.to_vec();
-            fields.remove(missing);
-            assert_eq!(rejection(&fields), Some(Malformed), "{missing}");
-            let twice = with(&[GET[missing]]);
-            assert_eq!(rejection(&twice), Some(Malformed), "{missing}");
+        for field in GET {
+            let without: Vec<_> = GET.into_iter().filter(|&other| other != field).collect();
+            assert_eq!(rejection(&without), Some(Malformed), "{field:?}");
+            let twice = with(&[field]);
+            assert_eq!(rejection(&twice), Some(Malformed), "{field:?}");
         }
         for fields in [
             with(&[(":status", "200")]),

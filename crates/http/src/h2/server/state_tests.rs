@@ -265,11 +265,13 @@ fn content_is_as_long_as_it_says() {
 
 #[test]
 fn content_is_thrown_away_and_its_room_given_back() {
-    let mut config = ServerConfig::default();
-    config.receive = ReceiveWindows {
-        stream: 100,
-        connection: 65_535,
-        update: UpdateAt::Percent(50),
+    let config = ServerConfig {
+        receive: ReceiveWindows {
+            stream: 100,
+            connection: 65_535,
+            update: UpdateAt::Percent(50),
+        },
+        ..ServerConfig::default()
     };
     let mut host = Host::new(config);
     let request = host.post(1, &[]);
