@@ -225,8 +225,10 @@ mod tests {
 
     #[test]
     fn whole_frames_are_released_and_frames_of_the_connection_go_between() {
-        let mut output = Output::default();
-        output.counter = Counter::new(0);
+        let mut output = Output {
+            counter: Counter::new(0),
+            ..Output::default()
+        };
         for stream in [1, 3, 5] {
             output.begin_request();
             write::reset(

@@ -29,14 +29,14 @@ fn a_malformed_answer_ends_its_stream_and_no_other() {
     let offences: [(&str, Offence); 14] = [
         ("no status", |b| b.headers(1, &[("a", "b")], true)),
         ("capitals", |b| {
-            b.headers(1, &[(":status", "200"), ("A", "b")], true)
+            b.headers(1, &[(":status", "200"), ("A", "b")], true);
         }),
         ("connection", |b| {
             b.headers(1, &[(":status", "200"), ("connection", "close")], true);
         }),
         ("101", |b| b.headers(1, &[(":status", "101")], false)),
         ("an interim answer that ends", |b| {
-            b.headers(1, &[(":status", "100")], true)
+            b.headers(1, &[(":status", "100")], true);
         }),
         ("content missing", |b| {
             b.headers(1, &[(":status", "200"), ("content-length", "1")], true);
@@ -118,19 +118,19 @@ fn content_before_a_head_is_no_answer() {
 fn faults_of_the_connection_end_it_with_their_code() {
     let offences: [(&str, Fault, Offence); 17] = [
         ("data on an idle stream", Fault::IdleStream, |b| {
-            b.data(9, b"a", true)
+            b.data(9, b"a", true);
         }),
         ("an answer to nothing", Fault::IdleStream, |b| {
             b.headers(9, &[(":status", "200")], true);
         }),
         ("a reset of nothing", Fault::IdleStream, |b| {
-            b.reset(9, ErrorCode::CANCEL)
+            b.reset(9, ErrorCode::CANCEL);
         }),
         ("a window of nothing", Fault::IdleStream, |b| {
             write::window_update(&mut b.wire, StreamId::new(9), 1);
         }),
         ("a pushed answer unasked", Fault::IdleStream, |b| {
-            b.data(2, b"a", true)
+            b.data(2, b"a", true);
         }),
         ("data behind the end", Fault::ClosedStream, |b| {
             b.headers(1, &[(":status", "200")], true);
@@ -155,10 +155,10 @@ fn faults_of_the_connection_end_it_with_their_code() {
             },
         ),
         ("a frame too long", Fault::FrameTooLong, |b| {
-            b.data(1, &[0; 16_385], true)
+            b.data(1, &[0; 16_385], true);
         }),
         ("push switched on", Fault::BadSetting, |b| {
-            b.settings(&[(id::ENABLE_PUSH, 1)])
+            b.settings(&[(id::ENABLE_PUSH, 1)]);
         }),
         ("a window setting too wide", Fault::BadInitialWindow, |b| {
             b.settings(&[(id::INITIAL_WINDOW_SIZE, 1 << 31)]);
@@ -240,7 +240,7 @@ fn settings_come_first() {
 fn floods_end_the_connection() {
     let floods: [(&str, Fault, Offence); 7] = [
         ("pings", Fault::AnswerFlood, |b| {
-            write::ping(&mut b.wire, false, [0; 8])
+            write::ping(&mut b.wire, false, [0; 8]);
         }),
         ("settings", Fault::AnswerFlood, |b| b.settings(&[])),
         ("empty data", Fault::IdleFrames, |b| b.data(1, b"", false)),
@@ -248,13 +248,13 @@ fn floods_end_the_connection() {
             write::window_update(&mut b.wire, StreamId::new(1), 1);
         }),
         ("unknown frames", Fault::IdleFrames, |b| {
-            raw(b, FrameType(0x99), 0, 1, b"abc")
+            raw(b, FrameType(0x99), 0, 1, b"abc");
         }),
         ("resets", Fault::IdleFrames, |b| {
-            b.reset(3, ErrorCode::CANCEL)
+            b.reset(3, ErrorCode::CANCEL);
         }),
         ("farewells", Fault::IdleFrames, |b| {
-            b.go_away(1, ErrorCode::NO_ERROR)
+            b.go_away(1, ErrorCode::NO_ERROR);
         }),
     ];
     for (name, fault, flood) in floods {
