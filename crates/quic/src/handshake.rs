@@ -60,9 +60,10 @@ pub struct Handshake {
 /// Counts the round trips of a handshake from outside, by what must have caused what.
 ///
 /// One is what a handshake takes. A Retry is another. And a server may send a client three times the
-/// octets that it has had from it, and the rest of a datagram, until it has heard again from there
-/// (RFC 9000 section 8.1): what goes beyond that was caused by what the client sent since, which was a
-/// round trip later. What losses cost is not among these, but is part of the time it took.
+/// octets that it has had from it, and the rest of a datagram, until it has heard again from there and
+/// knows the client's address for good (RFC 9000 section 8.1): what goes beyond that was caused by what
+/// the client sent since, which was a round trip later. What losses and the congestion window cost is
+/// not among these, but is part of the time it took.
 #[derive(Debug)]
 pub(crate) struct RoundTrips {
     count: u32,
@@ -71,7 +72,7 @@ pub(crate) struct RoundTrips {
     /// Octets sent by the client and by the server.
     clients: u64,
     servers: u64,
-    /// The client's octets that the server had when it last had to wait.
+    /// The client's octets that caused the server's first.
     before: Option<u64>,
 }
 
@@ -111,9 +112,10 @@ impl RoundTrips {
     fn servers_sent(&mut self, octets: usize) {
         self.servers += octets as u64;
         let before = *self.before.get_or_insert(self.clients);
-        if !self.is_validated && self.servers > 3 * before + EXCESS {
+        let exceeds = self.servers > 3 * before + EXCESS && self.clients > before;
+        if exceeds && !self.is_validated {
             self.count += 1;
-            self.before = Some(self.clients);
+            self.is_validated = true;
         }
     }
 

@@ -399,8 +399,11 @@ fn early_data_that_is_rejected_is_told_and_its_streams_begin_anew() {
 
 #[test]
 fn one_seed_makes_one_course_of_events() {
+    // Certificates made anew differ in length now and then.
+    let tls = Tls::new(false, 0);
     let course = |seed| {
         let mut plan = Plan::new();
+        plan.tls = tls.clone();
         plan.seed = Seed(seed);
         let mut pair = Pair::new(plan);
         pair.establish();

@@ -47,6 +47,9 @@ impl Tls {
             .with_no_client_auth();
         client.alpn_protocols = vec![b"h3".to_vec()];
         client.enable_early_data = early_data;
+        if !early_data {
+            client.resumption = rustls::client::Resumption::disabled();
+        }
         let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let mut server = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
