@@ -6,6 +6,7 @@
 //! of a socket ([`ClientSockets`]), and that TLS, where the policy wants it, lies between a
 //! connection's machine and its socket (`transport`).
 
+mod quic;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -14,17 +15,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_http::driver::{Action, ConnectionId, PageDriver};
-use fathometer_model::Instant;
+use fathometer_http::driver::{Action, ConnectionId, PageDriver, Protocol};
+use fathometer_model::{Instant, Seed};
+use fathometer_sys::udp::ReceiveBuffer;
 use fathometer_sys::{Clock, SocketOptions, socket};
 use fathometer_tls::ClientSettings;
 use mio::{Events, Poll, Token};
 
+use self::quic::QuicTransport;
 use self::transport::Transport;
 pub use self::transport::alpn_name;
+use crate::quic::client::ClientSettings as QuicSettings;
 
 /// What the client asks of its sockets.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ClientSockets {
     /// What is set before the handshake.
     pub options: SocketOptions,
@@ -35,6 +39,22 @@ pub struct ClientSockets {
     /// What TLS is begun with, for policies that want it; shared, so that later connections can resume
     /// the sessions of earlier ones.
     pub tls: Option<Arc<ClientSettings>>,
+    /// What QUIC is begun with, for policies of HTTP/3; likewise.
+    pub quic: Option<Arc<QuicSettings>>,
+    /// What QUIC's identifiers and the like are drawn from.
+    pub seed: Seed,
+}
+
+impl Default for ClientSockets {
+    fn default() -> ClientSockets {
+        ClientSockets {
+            options: SocketOptions::default(),
+            quick_ack: None,
+            tls: None,
+            quic: None,
+            seed: Seed(0),
+        }
+    }
 }
 
 /// How the loop itself fared: the proof that the client was not what limited.
@@ -61,6 +81,9 @@ pub enum ClientError {
     /// The policy wants TLS, and nobody said how.
     #[error("the policy {0} needs settings for TLS")]
     NoTls(String),
+    /// The policy wants QUIC, and nobody said how.
+    #[error("the policy {0} needs settings for QUIC")]
+    NoQuic(String),
 }
 
 /// Drives a retrieval to its end, to `deadline`, or until `interrupted` says so (asked at least
@@ -73,7 +96,11 @@ pub fn drive(
     deadline: Instant,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<LoopStatistics, ClientError> {
-    if driver.policy().tls && sockets.tls.is_none() {
+    let hosted = driver.policy().protocol == Protocol::Http3;
+    if hosted && sockets.quic.is_none() {
+        return Err(ClientError::NoQuic(driver.policy().to_string()));
+    }
+    if driver.policy().tls && !hosted && sockets.tls.is_none() {
         return Err(ClientError::NoTls(driver.policy().to_string()));
     }
     let mut poll = Poll::new()?;
@@ -81,17 +108,22 @@ pub fn drive(
     let mut host = Host {
         driver,
         open: BTreeMap::new(),
+        quic: BTreeMap::new(),
         server,
         sockets,
         clock,
         statistics: LoopStatistics::default(),
     };
     let mut buffer = vec![0; 64 * 1024];
+    let mut datagrams = sockets.quic.as_ref().map(|quic| quic.receive_buffer());
     let mut woken = clock.now();
     loop {
         loop {
             host.obey(&poll)?;
-            if !host.write() {
+            if let Some(datagrams) = &mut datagrams {
+                host.work(datagrams);
+            }
+            if !host.write() && !host.driver.has_actions() {
                 break;
             }
         }
@@ -104,7 +136,7 @@ pub fn drive(
             break;
         }
         host.statistics.busy_max = host.statistics.busy_max.max(now.since(woken));
-        let due = host.driver.poll_timeout();
+        let due = host.poll_timeout();
         let wake = due.map_or(deadline, |t| t.min(deadline));
         let wait = wake.since(now).min(Duration::from_millis(100));
         match poll.poll(&mut events, Some(wait)) {
@@ -131,6 +163,7 @@ pub fn drive(
 struct Host<'a> {
     driver: &'a mut PageDriver,
     open: BTreeMap<ConnectionId, Transport>,
+    quic: BTreeMap<ConnectionId, QuicTransport>,
     server: SocketAddr,
     sockets: &'a ClientSockets,
     clock: Clock,
@@ -150,6 +183,25 @@ impl Host<'_> {
     fn obey(&mut self, poll: &Poll) -> io::Result<()> {
         while let Some(action) = self.driver.poll_action() {
             match action {
+                Action::Connect(id) if self.driver.policy().protocol == Protocol::Http3 => {
+                    let now = self.clock.now();
+                    let Some(settings) = &self.sockets.quic else {
+                        continue;
+                    };
+                    let seed = self.sockets.seed;
+                    let begun =
+                        QuicTransport::connect(id, self.driver, self.server, settings, seed, now);
+                    match begun {
+                        Ok(transport) => {
+                            transport.register(poll.registry(), token(id))?;
+                            self.quic.insert(id, transport);
+                        }
+                        Err(error) => {
+                            let failure = socket::classify(&error);
+                            self.driver.handle_failure(id, failure, now);
+                        }
+                    }
+                }
                 Action::Connect(id) => {
                     match socket::connect(self.server, None, &self.sockets.options) {
                         Ok(stream) => {
@@ -165,6 +217,11 @@ impl Host<'_> {
                 Action::ShutdownWrite(id) => {
                     if let Some(transport) = self.open.get_mut(&id) {
                         transport.shut_down();
+                    }
+                }
+                Action::Close(id) | Action::Abort(id) if self.quic.contains_key(&id) => {
+                    if let Some(transport) = self.quic.remove(&id) {
+                        transport.close(self.clock.now());
                     }
                 }
                 Action::Close(id) => {
@@ -191,6 +248,24 @@ impl Host<'_> {
         progress
     }
 
+    /// Works on every connection of QUIC.
+    fn work(&mut self, datagrams: &mut ReceiveBuffer) {
+        for (&id, transport) in &mut self.quic {
+            transport.work(id, self.driver, datagrams, self.clock.now());
+            if let Some(failure) = transport.failure.take() {
+                self.statistics.tls_failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    /// When something is due if nothing happens before.
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        let transports = self.quic.values_mut();
+        let transports = transports.filter_map(QuicTransport::poll_timeout).min();
+        let driver = self.driver.poll_timeout();
+        [driver, transports].into_iter().flatten().min()
+    }
+
     fn handle(
         &mut self,
         event: &mio::event::Event,
@@ -198,6 +273,11 @@ impl Host<'_> {
         now: Instant,
     ) -> io::Result<()> {
         let id = identity(event.token());
+        if let Some(transport) = self.quic.get_mut(&id) {
+            let readable = event.is_readable() || event.is_error();
+            transport.handle_ready(readable, event.is_writable());
+            return Ok(());
+        }
         let Some(transport) = self.open.get_mut(&id) else {
             return Ok(());
         };

@@ -111,6 +111,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
             true => Some(tls_settings(arguments, policy, clock)?),
             false => None,
         },
+        ..ClientSockets::default()
     };
     let visit = |visit: Visit, cache: ValidatorCache| -> Result<Retrieval, Failure> {
         let start = clock.now();

@@ -116,6 +116,12 @@ pub enum ReplicateError {
     /// TLS could not be set up.
     #[error("failed to set up TLS: {0}")]
     Tls(#[from] fathometer_tls::SettingsError),
+    /// QUIC's settings.
+    #[error(transparent)]
+    Quic(#[from] crate::quic::SettingsError),
+    /// The server's side of HTTP/3.
+    #[error("failed to serve HTTP/3: {0}")]
+    QuicService(#[from] crate::quic::server::ServiceError),
     /// A first retrieval, for a cache or a session to begin with, did not succeed.
     #[error("failed to retrieve the page from {server} beforehand: {reason}")]
     Beforehand {

@@ -263,6 +263,11 @@ impl PageDriver {
         self.actions.pop_front()
     }
 
+    /// Whether there is something to do with a connection.
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// What may be written to a connection now: the octets of one flush, or what is left of it.
     /// Empty while it is not established, and when nothing was flushed. What a protocol says of its own
     /// accord (acknowledgements, windows, a last word) leaves without a flush.

@@ -150,7 +150,11 @@ impl<'a> Levels<'a> {
             policy: Policy {
                 pipeline: None,
                 ranges: false,
-                connections: 1,
+                // A ticket is good for one connection: as many are wanted as will be resumed.
+                connections: match self.tls.resumes {
+                    true => self.policy.connections,
+                    false => 1,
+                },
                 push: false,
                 ..self.policy
             },

@@ -7,6 +7,7 @@
 mod levels;
 mod metrics;
 mod path;
+mod quic;
 pub mod site;
 
 use std::net::{IpAddr, SocketAddr};
@@ -47,12 +48,13 @@ const BEFOREHAND: Duration = Duration::from_secs(20);
 pub fn possible(cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
     let (left_out, kept): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(|cell| {
         let policy = cell.level("policy").parse::<Policy>();
-        policy.is_ok_and(|policy| policy.protocol == Protocol::Http3)
+        let http3 = policy.is_ok_and(|policy| policy.protocol == Protocol::Http3);
+        http3 && cell.level("server") != "embedded"
     });
     if !left_out.is_empty() {
         let count = left_out.len();
         notes.push(format!(
-            "pages are not retrieved over HTTP/3 yet: {count} cells left out"
+            "over HTTP/3 pages are retrieved from our own origin alone: {count} cells left out"
         ));
     }
     kept
@@ -115,13 +117,29 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         access,
         clock,
     )?;
-    let sockets = ClientSockets {
+    let mut sockets = ClientSockets {
         options: SocketOptions {
             no_delay: Some(levels.demands.nodelay),
             ..setup.era.settings(Side::Client, None).socket
         },
         quick_ack: levels.quick_ack.or(setup.era.client_quick_ack),
         tls: client_tls(&levels, access, setup.folder, clock)?,
+        quic: None,
+        seed,
+    };
+    let over_quic = match (levels.policy.protocol, &sockets.tls, access.credentials()) {
+        (Protocol::Http3, Some(tls), Some(credentials)) => {
+            sockets.quic = Some(quic::client(&levels, tls)?);
+            Some(quic::serve(
+                setup,
+                &levels,
+                &lab.server,
+                credentials,
+                seed,
+                clock,
+            )?)
+        }
+        _ => None,
     };
     let mut cache = ValidatorCache::default();
     if levels.visit == Visit::Revalidate || (levels.policy.tls && levels.tls.resumes) {
@@ -131,7 +149,11 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         }
     }
     drop(building);
-    let responses_before = running.responses();
+    let responses = || match &over_quic {
+        Some(service) => Some(service.responses()),
+        None => running.responses(),
+    };
+    let responses_before = responses();
     let cpu_before = CpuTimes::read();
     let deadline =
         clock.now() + Duration::from_secs(limits.map_or(300, |limits| limits.deadline_s));
@@ -158,10 +180,14 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         );
     }
     let cpu_after = CpuTimes::read();
-    let served = match (responses_before, running.responses()) {
+    let served = match (responses_before, responses()) {
         (Some(before), Some(after)) => Some(after - before),
         _ => None,
     };
+    if let Some(service) = over_quic {
+        service.stop();
+        service.join()?;
+    }
     let report = running.stop()?;
     let (certificate, mut validity) = lab.stop();
     if (shared.interrupted)() {
@@ -295,7 +321,7 @@ fn retrieve_beforehand(
             ..SocketOptions::default()
         },
         quick_ack: None,
-        tls: sockets.tls.clone(),
+        ..sockets.clone()
     };
     let (retrieval, statistics) = retrieve(
         host,

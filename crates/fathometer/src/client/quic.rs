@@ -1,0 +1,250 @@
+//! One connection of HTTP/3: its machine is below the driver, with QUIC's streams.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::sync::Arc;
+
+use fathometer_http::client::{Event as HttpEvent, RequestLine, SendError};
+use fathometer_http::driver::{ConnectionId, HostedRequest, PageDriver, Version};
+use fathometer_http::h3;
+use fathometer_model::{Instant, Seed, TlsRecord};
+use fathometer_quic::{EarlyData, Handshake};
+use fathometer_sys::udp::ReceiveBuffer;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+
+use crate::quic::client::{ClientSettings, Event, Http3Client};
+
+/// One connection.
+pub(super) struct QuicTransport {
+    client: Http3Client,
+    begun: Instant,
+    is_over: bool,
+    /// What the connection failed on, in words, until it is taken.
+    pub(super) failure: Option<String>,
+}
+
+impl QuicTransport {
+    /// Begins a connection to the host that the driver wants.
+    pub(super) fn connect(
+        id: ConnectionId,
+        driver: &PageDriver,
+        server: SocketAddr,
+        settings: &Arc<ClientSettings>,
+        seed: Seed,
+        now: Instant,
+    ) -> io::Result<QuicTransport> {
+        let seed = seed.child(u64::from(id.0));
+        let name = driver.host_of(id);
+        let client = Http3Client::connect(settings, server, None, name, seed, None, now)?;
+        Ok(QuicTransport {
+            client,
+            begun: now,
+            is_over: false,
+            failure: None,
+        })
+    }
+
+    /// Has the poll tell of its socket.
+    pub(super) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        let socket = self.client.as_fd().as_raw_fd();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut SourceFd(&socket), token, interest)
+    }
+
+    /// Takes note of what the poll said of its socket.
+    pub(super) fn handle_ready(&mut self, readable: bool, writable: bool) {
+        self.client.handle_ready(readable, writable);
+    }
+
+    /// When it wants to be worked on at the latest.
+    pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
+        self.client.poll_timeout()
+    }
+
+    /// Does all that can be done: requests of the driver go in, what came is handed over, and what is to
+    /// be sent leaves.
+    pub(super) fn work(
+        &mut self,
+        id: ConnectionId,
+        driver: &mut PageDriver,
+        buffer: &mut ReceiveBuffer,
+        now: Instant,
+    ) {
+        if self.client.poll_timeout().is_some_and(|due| due <= now) {
+            self.client.handle_timeout(now);
+        }
+        loop {
+            let more = self.client.receive(buffer, now);
+            self.tell_progress(id, driver, now);
+            self.take_requests(id, driver, now);
+            while self.take_event(id, driver, now) {
+                self.take_requests(id, driver, now);
+            }
+            self.client.flush(now);
+            if !more {
+                break;
+            }
+        }
+        self.tell_progress(id, driver, now);
+    }
+
+    fn tell_progress(&self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
+        let statistics = self.client.statistics();
+        let unsent = self.client.http_ref().first_unsent();
+        let (sent, received) = (statistics.sent.octets, statistics.received.octets);
+        driver.handle_progress(id, unsent, sent, received, now);
+    }
+
+    fn take_requests(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
+        while self.client.http_ref().can_request()
+            && let Some(request) = driver.take_request(id)
+        {
+            let queued = make(self.client.http(), &request);
+            driver.handle_queued(id, request.request, queued, now);
+        }
+    }
+
+    /// Hands the next event on; says whether there was one.
+    fn take_event(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) -> bool {
+        match self.client.poll_event(now) {
+            None => return false,
+            Some(Event::Established(handshake)) => {
+                let record = record(handshake, self.begun, now);
+                let protocol = handshake.protocol.as_deref();
+                let protocol = protocol.map(|name| String::from_utf8_lossy(name).into_owned());
+                driver.note_protection(id, protocol, record);
+                driver.handle_connected(id, now);
+            }
+            Some(Event::Http(HttpEvent::Content { request, bytes })) => {
+                let event = HttpEvent::Content { request, bytes };
+                driver.handle_hosted(id, event, None, now);
+            }
+            Some(Event::Http(event)) => {
+                if let Some(event) = without_content(event) {
+                    let head = self.client.http_ref().head();
+                    driver.handle_hosted(id, event, Some(head), now);
+                }
+            }
+            Some(Event::Closed(closed)) => {
+                self.is_over = true;
+                match closed.failure {
+                    Some(failure) => {
+                        self.failure = Some(closed.reason.clone());
+                        driver.handle_failure(id, failure, now);
+                    }
+                    None => driver.handle_eof(id, now),
+                }
+            }
+        }
+        true
+    }
+
+    /// Tells the server that it is over, and lets go of the connection.
+    pub(super) fn close(mut self, now: Instant) {
+        if !self.is_over {
+            self.client.close(now);
+        }
+        self.client.flush(now);
+    }
+}
+
+/// Makes a request of the driver's on the machine.
+fn make(
+    http: &mut h3::client::Connection,
+    request: &HostedRequest,
+) -> Result<fathometer_http::client::Queued, SendError> {
+    let line = RequestLine {
+        method: &request.method,
+        target: &request.target,
+        host: &request.host,
+        version: Version::Http11,
+    };
+    let mut writer = http.request(line)?;
+    for (name, value) in &request.fields {
+        writer.field(name, value);
+    }
+    writer.send()
+}
+
+/// An event that borrows nothing; `None` for content, which does.
+fn without_content(event: HttpEvent<'_>) -> Option<HttpEvent<'static>> {
+    Some(match event {
+        HttpEvent::Content { .. } => return None,
+        HttpEvent::Begin { request } => HttpEvent::Begin { request },
+        HttpEvent::Interim { request, status } => HttpEvent::Interim { request, status },
+        HttpEvent::SendContent { request } => HttpEvent::SendContent { request },
+        HttpEvent::Head { request } => HttpEvent::Head { request },
+        HttpEvent::Trailers { request } => HttpEvent::Trailers { request },
+        HttpEvent::End {
+            request,
+            received,
+            persists,
+        } => HttpEvent::End {
+            request,
+            received,
+            persists,
+        },
+        HttpEvent::Failed {
+            request,
+            failure,
+            received,
+            persists,
+        } => HttpEvent::Failed {
+            request,
+            failure,
+            received,
+            persists,
+        },
+        HttpEvent::Unanswered {
+            request,
+            failure,
+            sent,
+            idempotent,
+            persists,
+        } => HttpEvent::Unanswered {
+            request,
+            failure,
+            sent,
+            idempotent,
+            persists,
+        },
+        HttpEvent::Promised {
+            request,
+            parent,
+            accepted,
+        } => HttpEvent::Promised {
+            request,
+            parent,
+            accepted,
+        },
+        HttpEvent::Settings => HttpEvent::Settings,
+        HttpEvent::Pong { payload } => HttpEvent::Pong { payload },
+        HttpEvent::GoAway { last, code } => HttpEvent::GoAway { last, code },
+        HttpEvent::Closed { reason } => HttpEvent::Closed { reason },
+    })
+}
+
+fn record(handshake: &Handshake, begun: Instant, finished: Instant) -> TlsRecord {
+    TlsRecord {
+        begun,
+        finished,
+        version: "1.3".to_owned(),
+        // QUIC does not tell.
+        cipher_suite: String::new(),
+        resumed: handshake.certificates.0 == 0,
+        early_data: match handshake.early_data {
+            EarlyData::None => None,
+            EarlyData::Accepted => Some(true),
+            EarlyData::Rejected => Some(false),
+        },
+        round_trips: match handshake.early_data {
+            EarlyData::Accepted => 0,
+            _ => handshake.round_trips,
+        },
+        sent: handshake.sent.octets,
+        received: handshake.received.octets,
+        certificates: handshake.certificates,
+    }
+}

@@ -1,0 +1,103 @@
+//! HTTP/3 in a laboratory: what its client and its server are begun with.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use fathometer_http::h3;
+use fathometer_model::{Bytes, Instant, Seed};
+use fathometer_quic::{Congestion, TransportSettings};
+use fathometer_sys::Clock;
+use fathometer_tls::{ClientSettings, ServerOptions, ServerSettings, Tickets};
+
+use super::super::replicate::{ReplicateError, Setup};
+use super::levels::Levels;
+use crate::lab::{Host, Side};
+use crate::quic::Sockets;
+use crate::quic::client::ClientSettings as QuicSettings;
+use crate::quic::server::{Service, ServiceOptions};
+use crate::server::{self, Credentials};
+
+/// Octets that browsers let be under way on a stream, and on a connection.
+const WINDOWS: (Bytes, Bytes) = (Bytes(6 << 20), Bytes(15 << 20));
+
+/// Connections that the server takes at a time.
+const MOST_OPEN: usize = 1024;
+
+/// The most octets of early data that the server takes, as QUIC wants it said.
+const EARLY_DATA: u32 = u32::MAX;
+
+/// The transport of both sides: the cell's congestion control and initial window are its own too.
+fn transport(levels: &Levels<'_>) -> TransportSettings {
+    TransportSettings {
+        congestion: match levels.congestion.as_deref() {
+            Some("bbr") => Congestion::Bbr,
+            Some("reno") => Congestion::NewReno,
+            _ => Congestion::Cubic,
+        },
+        initial_window: levels.initial_window.unwrap_or(10),
+        stream_window: WINDOWS.0,
+        connection_window: Some(WINDOWS.1),
+        ..TransportSettings::default()
+    }
+}
+
+/// What the client begins QUIC with.
+pub(super) fn client(
+    levels: &Levels<'_>,
+    tls: &Arc<ClientSettings>,
+) -> Result<Arc<QuicSettings>, ReplicateError> {
+    let config = h3::client::Config {
+        limits: levels.options.limits,
+        timeouts: levels.options.timeouts,
+        ..h3::client::Config::default()
+    };
+    let settings = QuicSettings::new(tls, transport(levels), Sockets::default(), config)?;
+    Ok(Arc::new(settings))
+}
+
+/// Our origin over HTTP/3, beside the one over TCP.
+pub(super) fn serve(
+    setup: &Setup<'_>,
+    levels: &Levels<'_>,
+    host: &Host,
+    credentials: &Credentials,
+    seed: Seed,
+    clock: Clock,
+) -> Result<Service, ReplicateError> {
+    let Some(embedded) = &setup.definition.embedded else {
+        return Err(ReplicateError::Level {
+            factor: "policy",
+            level: levels.policy.to_string(),
+            reason: "HTTP/3 is our own origin's".to_owned(),
+        });
+    };
+    let name = &setup.definition.name;
+    let origin = server::embedded_origin(name, embedded, &levels.page.site, clock)?;
+    let unix_time = clock.realtime_of(Instant::ZERO);
+    let mut tls = ServerOptions::new(credentials.identity().clone(), unix_time);
+    if credentials.takes_early_data() {
+        tls.tickets = Tickets::Stateful {
+            count: 2,
+            capacity: MOST_OPEN,
+        };
+        tls.early_data = Some(EARLY_DATA);
+    }
+    let address = SocketAddr::new(IpAddr::V4(Side::Server.ipv4()), 443);
+    let options = ServiceOptions {
+        addresses: vec![address],
+        tls: ServerSettings::new(tls)?,
+        transport: transport(levels),
+        sockets: Sockets::default(),
+        validates_addresses: false,
+        pinned: false,
+        most_open: MOST_OPEN,
+        log: None,
+        seed: seed.stream("quic-server"),
+    };
+    let config = Arc::new(h3::server::ServerConfig::default());
+    debug_assert_eq!(host.side, Side::Server);
+    let started = host
+        .namespace
+        .run(|| Service::start(&options, vec![origin], &config, clock, || None))?;
+    Ok(started?)
+}
