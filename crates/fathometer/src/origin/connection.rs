@@ -112,6 +112,11 @@ impl Open {
         })
     }
 
+    /// Whether it is known to be HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        self.machine.is_http2()
+    }
+
     /// Takes note of what the poll said.
     pub fn note(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_error();
@@ -140,11 +145,11 @@ impl Open {
                     return Outcome::Over;
                 }
                 if secure.is_closing() {
-                    // What is left goes when the socket takes it.
-                    return match octets_left {
-                        0 => Outcome::HasMore,
-                        _ => Outcome::Waits,
-                    };
+                    // What is left goes as far as the socket takes it now, and the rest when it does.
+                    if self.writable {
+                        continue;
+                    }
+                    return Outcome::Waits;
                 }
             }
             if self.machine.is_finished() {

@@ -14,6 +14,7 @@ pub(super) use fathometer_http::h1::server::Action;
 
 /// A machine. That of HTTP/1 lies where it is used, because it is the smaller one and there are most of it.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Machine {
     Http1(h1::server::Connection),
     Http2(Box<h2::server::Connection>),

@@ -467,6 +467,7 @@ impl OriginLoop {
             self.free.push(place);
             return;
         };
+        self.statistics.http2 += u64::from(open.is_http2());
         self.open[place] = Some(Box::new(open));
         // A request has often come with the connection; and a connection that was accepted while the
         // loop drains is answered once.

@@ -302,7 +302,7 @@ pub fn protocols(
         Some(credentials) => {
             let unix_time = clock.realtime_of(Instant::ZERO);
             let mut options = ServerOptions::new(credentials.identity().clone(), unix_time);
-            options.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            options.alpn = alpn(true, true);
             if credentials.takes_early_data() {
                 // Early data is safe from being replayed only where a ticket is known to be used once.
                 options.tickets = Tickets::Stateful {
@@ -319,6 +319,14 @@ pub fn protocols(
         http1: Some(Arc::new(http1)),
         tls,
     })
+}
+
+/// The names that clients agree on a version by, the preferred first. Clients of HTTP/1.0 have a name of
+/// their own, which many servers do not know.
+pub fn alpn(http1: bool, http2: bool) -> Vec<Vec<u8>> {
+    let names: [(bool, &[u8]); 3] = [(http2, b"h2"), (http1, b"http/1.1"), (http1, b"http/1.0")];
+    let spoken = names.iter().filter(|(spoken, _)| *spoken);
+    spoken.map(|(_, name)| name.to_vec()).collect()
 }
 
 /// Our origin for a definition and a site, with nothing that goes with its pages.

@@ -1,5 +1,6 @@
 //! `fathometer serve`: the origin on a real address.
 
+mod http3;
 mod protocols;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use fathometer_sys::{Clock, Interrupt, machine, sched};
 use fathometer_workload::microscape::Variant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::http3::Http3;
 use self::protocols::ProtocolArguments;
 use super::Failure;
 use super::arguments::{some_time, time};
@@ -120,7 +122,14 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     let clock = Clock::start();
     let share = Share::of(machine::raise_open_files(), threads);
-    let (what, origins) = origins(arguments, &definition.name, embedded, share, clock)?;
+    let addresses = arguments.protocols.addresses(&arguments.listen)?;
+    let (what, origins) = origins(
+        arguments,
+        (&definition.name, embedded),
+        share,
+        &addresses,
+        clock,
+    )?;
     let log = match &arguments.log {
         None => None,
         Some(path) => {
@@ -136,13 +145,11 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     if let Some(time) = arguments.keep_alive {
         config.limits.keep_alive = time;
     }
-    let spoke = arguments
-        .protocols
-        .speak(config, &arguments.listen, clock)?;
+    let spoke = arguments.protocols.speak(&config, &addresses, clock)?;
     let asked = arguments.max_connections.map(|most| most as usize);
     let most_open = share.connections.min(asked.unwrap_or(usize::MAX));
     let options = ServiceOptions {
-        addresses: arguments.listen.clone(),
+        addresses,
         sockets: OriginSockets {
             nodelay: demands.nodelay,
             quick_ack: None,
@@ -153,8 +160,12 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         shed_above: arguments.shed_above.map(|most| most as usize),
         log,
     };
-    let service =
-        Service::start(&options, origins, &spoke.protocols, clock).map_err(start_failure)?;
+    let service = Service::start(&options, origins.clone(), &spoke.protocols, clock)
+        .map_err(start_failure)?;
+    let http3 = match &spoke.protocols.tls {
+        Some(tls) if spoke.http3 => Http3::start(&options, origins, tls, &config, clock)?,
+        _ => Http3::none(),
+    };
     for address in service.addresses() {
         println!("serving {what} on {}://{address}/", spoke.scheme);
     }
@@ -162,10 +173,14 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         eprintln!("{line}");
     }
     eprintln!("{threads} event loops, at most {most_open} connections; interrupt to end",);
-    wait(interrupt, &service)?;
+    wait(interrupt, || service.has_ended() || http3.has_ended())?;
     service.drain(arguments.drain);
+    http3.drain(arguments.drain);
     let statistics = service.join()?;
     report(&statistics);
+    if let Some(statistics) = http3.join()? {
+        http3::report(&statistics);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -197,13 +212,13 @@ impl Share {
 /// What is served, in words, and an origin for each loop.
 fn origins(
     arguments: &ServeArguments,
-    name: &str,
-    embedded: &Embedded,
+    (name, embedded): (&str, &Embedded),
     share: Share,
+    addresses: &[SocketAddr],
     clock: Clock,
 ) -> Result<(String, Vec<Arc<Origin>>), Failure> {
     let dress = embedded.dress(name)?;
-    let dress = arguments.protocols.dressed(dress);
+    let dress = arguments.protocols.dressed(dress, addresses);
     let (push, early_hints) = arguments.protocols.plans()?;
     let has_limits = arguments.keep_alive.is_some() || arguments.max_requests.is_some();
     let config = OriginConfig {
@@ -247,12 +262,12 @@ fn origins(
 }
 
 /// Waits for a signal, or for a loop to end.
-fn wait(interrupt: Interrupt, service: &Service) -> Result<(), Failure> {
+fn wait(interrupt: Interrupt, has_ended: impl Fn() -> bool) -> Result<(), Failure> {
     let now_and_then = Timespec {
         tv_sec: 0,
         tv_nsec: 200_000_000,
     };
-    while !interrupt.is_raised() && !service.has_ended() {
+    while !interrupt.is_raised() && !has_ended() {
         let mut fds = [PollFd::new(&interrupt, PollFlags::IN)];
         match poll(&mut fds, Some(&now_and_then)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

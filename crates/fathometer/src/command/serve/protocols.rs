@@ -18,6 +18,7 @@ use fathometer_tls::{
     Version,
 };
 
+use super::http3;
 use crate::command::Failure;
 use crate::key_log::KeyLogFile;
 use crate::origin::Protocols;
@@ -51,8 +52,8 @@ pub struct ProtocolArguments {
     /// Write the root that clients are to trust to this PEM file, as for curl --cacert
     #[arg(long, value_name = "FILE", requires = "tls")]
     ca_out: Option<PathBuf>,
-    /// The versions of HTTP it speaks, of h1 and h2; in the clear h2 is told by its preface, or asked for by
-    /// Upgrade [default: h1,h2]
+    /// The versions of HTTP it speaks, of h1, h2 and h3; in the clear h2 is told by its preface, or asked for
+    /// by Upgrade; h3 takes TLS 1.3 and is on the same port by UDP [default: h1,h2]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocols: Vec<Spoken>,
     /// The versions of TLS it accepts, of 1.2 and 1.3 [default: 1.2,1.3]
@@ -87,7 +88,10 @@ pub struct ProtocolArguments {
     /// Tell of files that go with a page before it, by 103 (Early Hints); a file of the same form
     #[arg(long, value_name = "PLAN")]
     early_hints: Option<PathBuf>,
-    /// Send this Alt-Svc field with every response
+    /// Speak HTTP/3, too
+    #[arg(long)]
+    http3: bool,
+    /// Send this Alt-Svc field with every response [default with HTTP/3: where that is]
     #[arg(long, value_name = "VALUE")]
     alt_svc: Option<String>,
 }
@@ -120,6 +124,8 @@ impl FromStr for TicketKind {
 pub struct Spoke {
     /// For the loops.
     pub protocols: Protocols,
+    /// Whether HTTP/3 is served beside them, with the same TLS.
+    pub http3: bool,
     /// `http` or `https`.
     pub scheme: &'static str,
     /// What to tell the operator, in lines.
@@ -132,7 +138,11 @@ impl ProtocolArguments {
     }
 
     fn speaks(&self, version: Spoken) -> bool {
-        self.protocols.is_empty() && version != Spoken::Http3 || self.protocols.contains(&version)
+        match version {
+            Spoken::Http3 if self.http3 => true,
+            Spoken::Http3 => self.protocols.contains(&version),
+            _ => self.protocols.is_empty() || self.protocols.contains(&version),
+        }
     }
 
     /// Plans of what goes with pages: for push, and for early hints.
@@ -146,9 +156,21 @@ impl ProtocolArguments {
         Ok((read(&self.push)?, read(&self.early_hints)?))
     }
 
+    /// The addresses to listen on. HTTP/3 is announced with its port, which is found out before.
+    pub fn addresses(&self, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
+        match self.speaks(Spoken::Http3) {
+            true => http3::resolved(asked),
+            false => Ok(asked.to_vec()),
+        }
+    }
+
     /// A dress with what these arguments add to it.
-    pub fn dressed(&self, mut dress: Dress) -> Dress {
-        if let Some(value) = &self.alt_svc {
+    pub fn dressed(&self, mut dress: Dress, addresses: &[SocketAddr]) -> Dress {
+        let http3 = addresses
+            .first()
+            .filter(|_| self.speaks(Spoken::Http3))
+            .map(|address| format!("h3=\":{}\"; ma=3600", address.port()));
+        if let Some(value) = self.alt_svc.as_ref().or(http3.as_ref()) {
             dress.fields.push(DressField {
                 name: "Alt-Svc".to_owned(),
                 value: FieldValue::Static(value.clone()),
@@ -161,28 +183,36 @@ impl ProtocolArguments {
     /// Makes all that connections share, with what HTTP/1 was told.
     pub fn speak(
         &self,
-        http1: h1::server::ServerConfig,
+        http1: &h1::server::ServerConfig,
         addresses: &[SocketAddr],
         clock: Clock,
     ) -> Result<Spoke, Failure> {
-        if self.speaks(Spoken::Http3) {
-            return Err(
-                "HTTP/3 is not one of the versions that it can serve: give h1 or h2".into(),
-            );
+        let has_http3 = self.speaks(Spoken::Http3);
+        if has_http3 && !(self.is_tls() && self.versions().contains(&Version::Tls13)) {
+            return Err("HTTP/3 takes TLS 1.3: give --tls, or --certificate and --key, too".into());
         }
         self.check_tls_arguments()?;
         let (has_http1, has_http2) = (self.speaks(Spoken::Http1), self.speaks(Spoken::Http2));
-        let mut said = vec![self.summary(has_http1, has_http2)];
+        if !has_http1 && !has_http2 {
+            return Err("HTTP/3 alone would not be found by anybody: give h1 or h2, too".into());
+        }
+        let mut said = vec![self.summary(has_http1, has_http2, has_http3)];
         let tls = match self.is_tls() {
             false => None,
             true => Some(self.tls(has_http1, has_http2, addresses, clock, &mut said)?),
         };
-        let http2 = has_http2.then(|| Arc::new(self.http2(&http1)));
+        let http2 = has_http2.then(|| Arc::new(self.http2(http1)));
         let upgrade = has_http1 && has_http2 && tls.is_none();
-        let http1 = has_http1.then(|| Arc::new(h1::server::ServerConfig { upgrade, ..http1 }));
+        let http1 = has_http1.then(|| {
+            Arc::new(h1::server::ServerConfig {
+                upgrade,
+                ..http1.clone()
+            })
+        });
         let scheme = if tls.is_some() { "https" } else { "http" };
         Ok(Spoke {
             protocols: Protocols { http1, http2, tls },
+            http3: has_http3,
             scheme,
             said,
         })
@@ -227,14 +257,13 @@ impl ProtocolArguments {
         }
     }
 
-    fn summary(&self, http1: bool, http2: bool) -> String {
-        let mut spoken = Vec::new();
-        if http1 {
-            spoken.push("HTTP/1.1");
-        }
-        if http2 {
-            spoken.push("HTTP/2");
-        }
+    fn summary(&self, http1: bool, http2: bool, http3: bool) -> String {
+        let versions = [(http1, "HTTP/1.1"), (http2, "HTTP/2"), (http3, "HTTP/3")];
+        let spoken: Vec<&str> = versions
+            .iter()
+            .filter(|(spoken, _)| *spoken)
+            .map(|(_, name)| *name)
+            .collect();
         let spoken = spoken.join(" and ");
         if !self.is_tls() {
             return format!("{spoken} in the clear");
@@ -258,11 +287,7 @@ impl ProtocolArguments {
         let identity = self.identity(addresses, unix_time, said)?;
         let mut options = ServerOptions::new(identity, unix_time);
         options.versions = self.versions();
-        options.alpn = [(http2, &b"h2"[..]), (http1, b"http/1.1")]
-            .into_iter()
-            .filter(|(spoken, _)| *spoken)
-            .map(|(_, name)| name.to_vec())
-            .collect();
+        options.alpn = server::alpn(http1, http2);
         options.tickets = match (self.tickets, self.early_data) {
             (Some(TicketKind::Off), false) => Tickets::Off,
             (Some(TicketKind::Stateful), _) | (None, true) => Tickets::Stateful {

@@ -57,7 +57,17 @@ impl Connection {
     }
 
     /// The same, for a request whose text is known.
+    ///
+    /// Where HTTP/2 is spoken beside, what a connection begins with may be a preface gone wrong: its client
+    /// would not understand an answer, and gets none (RFC 9113 section 3.4).
     pub(super) fn refuse_as(&mut self, refusal: Refusal, text: Option<TextLengths>, now: Instant) {
+        if self.config.upgrade && self.requests == 0 && refusal == Refusal::BadRequestLine {
+            if let Some(text) = text {
+                self.texts.forget(text);
+            }
+            self.stop(CloseReason::Refused(refusal));
+            return;
+        }
         let answer = Answer::refusal(refusal.status());
         let (served, text) = match (std::mem::replace(&mut self.reading, Reading::Nothing), text) {
             (Reading::Body { exchange, .. }, _) => (exchange.served, exchange.text),

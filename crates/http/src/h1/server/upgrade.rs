@@ -131,6 +131,22 @@ mod tests {
     }
 
     #[test]
+    fn a_preface_gone_wrong_is_not_answered_in_http1() {
+        let mut wrong = host();
+        wrong.send("INVALID CONNECTION PREFACE\r\n\r\n");
+        assert!(wrong.writes.is_empty(), "{:?}", wrong.writes);
+        assert_eq!(wrong.actions, [Action::ShutdownWrite]);
+        // Whoever has asked for something before speaks HTTP/1.
+        let mut later = host();
+        later.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nNO LINE AT ALL\r\n\r\n");
+        let said = later.writes.concat();
+        assert!(said.windows(12).any(|part| part == b"HTTP/1.1 400"));
+        let mut off = Host::new(ServerConfig::default());
+        off.send("INVALID CONNECTION PREFACE\r\n\r\n");
+        assert!(off.writes[0].starts_with(b"HTTP/1.1 400 "));
+    }
+
+    #[test]
     fn what_cannot_be_granted_is_answered_in_http1() {
         let without = |part: &str| ASKS.replace(part, "");
         for request in [

@@ -1,0 +1,123 @@
+//! HTTP/3 beside the other versions: on the same ports, by UDP.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_http::origin::Origin;
+use fathometer_http::{h1, h3};
+use fathometer_model::{Bytes, Seed};
+use fathometer_quic::TransportSettings;
+use fathometer_sys::Clock;
+use fathometer_tls::ServerSettings;
+
+use crate::command::Failure;
+use crate::origin::OriginStatistics;
+use crate::quic::Sockets;
+use crate::quic::server::{Service, ServiceError, ServiceOptions};
+
+/// How often a port that is free for TCP is looked for that is free for UDP, too.
+const TRIES: usize = 16;
+
+/// The loops that serve HTTP/3, if any do.
+pub struct Http3(Option<Service>);
+
+impl Http3 {
+    /// No HTTP/3.
+    pub fn none() -> Http3 {
+        Http3(None)
+    }
+
+    /// Starts where the other versions are served already, with what HTTP/1 was told.
+    pub fn start(
+        others: &crate::origin::ServiceOptions,
+        origins: Vec<Arc<Origin>>,
+        tls: &Arc<ServerSettings>,
+        http1: &h1::server::ServerConfig,
+        clock: Clock,
+    ) -> Result<Http3, Failure> {
+        let options = ServiceOptions {
+            addresses: others.addresses.clone(),
+            tls: Arc::clone(tls),
+            transport: TransportSettings::default(),
+            sockets: Sockets::default(),
+            validates_addresses: false,
+            pinned: others.pinned,
+            most_open: others.most_open,
+            log: others.log.clone(),
+            // Nobody is to foresee the identifiers of connections.
+            seed: Seed(clock.realtime_of(clock.now()).as_nanos() as u64),
+        };
+        let config = Arc::new(h3::server::ServerConfig::from(http1));
+        let service = Service::start(&options, origins, &config, clock, || None);
+        Ok(Http3(Some(service.map_err(failure)?)))
+    }
+
+    /// Whether a loop has ended.
+    pub fn has_ended(&self) -> bool {
+        self.0.as_ref().is_some_and(Service::has_ended)
+    }
+
+    /// As [`crate::origin::Service::drain`].
+    pub fn drain(&self, within: Duration) {
+        if let Some(service) = &self.0 {
+            service.drain(within);
+        }
+    }
+
+    /// Waits for the loops to end, and tells what they did.
+    pub fn join(self) -> Result<Option<OriginStatistics>, Failure> {
+        self.0
+            .map(|service| service.join().map_err(failure))
+            .transpose()
+    }
+}
+
+/// What HTTP/3 did.
+pub fn report(statistics: &OriginStatistics) {
+    eprintln!(
+        "HTTP/3: {} responses with {} of content over {} connections",
+        statistics.responses,
+        Bytes(statistics.content),
+        statistics.connections
+    );
+}
+
+/// The addresses with a port for each that is free for TCP and UDP, where none was asked for. It may be
+/// taken by others before it is listened on, which is said then.
+pub fn resolved(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
+    let free = |address: &SocketAddr| {
+        for _ in 0..TRIES {
+            let tcp = TcpListener::bind(address)?;
+            let found = tcp.local_addr()?;
+            if UdpSocket::bind(found).is_ok() {
+                return Ok(found);
+            }
+        }
+        Err(std::io::Error::from(std::io::ErrorKind::AddrInUse))
+    };
+    addresses
+        .iter()
+        .map(|address| match address.port() {
+            0 => free(address).map_err(|error| {
+                format!(
+                    "failed to find a port of {} for TCP and UDP: {error}",
+                    address.ip()
+                )
+                .into()
+            }),
+            _ => Ok(*address),
+        })
+        .collect()
+}
+
+fn failure(error: ServiceError) -> Failure {
+    match error {
+        ServiceError::Listen { address, error } => format!(
+            "failed to listen on {address} by UDP: {error}: end what listens there, give another \
+             address with --listen, or leave h3 out"
+        )
+        .into(),
+        error => format!("failed to start HTTP/3: {error}").into(),
+    }
+}
