@@ -7,4 +7,5 @@
 
 mod limits;
 mod pages;
+mod secure;
 mod support;
