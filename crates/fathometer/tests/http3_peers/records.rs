@@ -56,8 +56,15 @@ fn tshark_decodes_frames_as_we_count_them() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
     let keys = Arc::new(Keys::default());
-    let files = origin(site(&[("/a", 20_000), ("/b", 300)]));
-    let server = Running::start(&service_options(&trust), vec![files], clock);
+    let files = origin(site(&[("/a", 100), ("/b", 120)]));
+    // Loopback carries what was sent in one call as one datagram, of which only the beginning is decoded.
+    let sockets = Sockets {
+        segmentation: false,
+        ..Sockets::default()
+    };
+    let mut options = service_options(&trust);
+    options.sockets = sockets;
+    let server = Running::start(&options, vec![files], clock);
     let port = server.address().port();
     let capture = trust.file("capture.pcapng");
     let mut listener = Process::spawn(
@@ -89,8 +96,9 @@ fn tshark_decodes_frames_as_we_count_them() {
         identifier_length: 8,
         ..TransportSettings::client()
     };
-    let settings = client_settings_of(&tls, transport, Sockets::default());
-    let asks: Vec<Ask> = (0..6)
+    let settings = client_settings_of(&tls, transport, sockets);
+    // Few enough for one packet: tshark 4.0 leaves out frames of which a part is in the next.
+    let asks: Vec<Ask> = (0..4)
         .map(|n| Ask::get(if n % 2 == 0 { "/a" } else { "/b" }))
         .collect();
     let visit = visit(&settings, server.address(), &asks, clock, None);
@@ -165,7 +173,7 @@ fn tshark_decodes_frames_as_we_count_them() {
         .map(|answer| answer.received.content.0)
         .sum();
     assert_eq!(data, content, "{answered:?} {lengths:?}");
-    assert_eq!(content, 3 * 20_300);
+    assert_eq!(content, 2 * 220);
     let head_lengths: u64 = answered
         .iter()
         .zip(&lengths)

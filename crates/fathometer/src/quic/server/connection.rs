@@ -72,7 +72,7 @@ impl Open {
         key: ConnectionKey,
         file_buffer: &mut Vec<u8>,
         now: Instant,
-        mut log: Option<&mut AccessLog>,
+        log: Option<&mut AccessLog>,
         statistics: &mut OriginStatistics,
     ) -> Outcome {
         let mut has_more = false;
@@ -105,7 +105,7 @@ impl Open {
                 );
             }
         }
-        self.take_events(log.as_deref_mut(), statistics);
+        self.take_events(log, statistics);
         while let Some(action) = self.http.poll_action() {
             match (action, endpoint.get_mut(key)) {
                 (Action::Close { code }, _) => self.closes_with = Some(code),
