@@ -148,7 +148,7 @@ impl CurveResult {
     /// What is odd about points, each remark once, with where it applies: `h1.0 clients 1, 4; h1.1
     /// clients 1`.
     pub fn remarks(&self) -> Vec<(&str, String)> {
-        let mut remarks: Vec<(&str, Vec<(&str, Vec<f64>)>)> = Vec::new();
+        let mut remarks: Vec<(&str, Places<'_>)> = Vec::new();
         for line in self.panels.iter().flat_map(|panel| &panel.lines) {
             for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
                 let places = entry(&mut remarks, point.remark.as_str());
@@ -171,6 +171,9 @@ impl CurveResult {
             .collect()
     }
 }
+
+/// Levels at which something is to be said, by series.
+type Places<'a> = Vec<(&'a str, Vec<f64>)>;
 
 /// What belongs to a key, in the order in which keys came.
 fn entry<'v, 'k, T: Default>(list: &'v mut Vec<(&'k str, T)>, key: &'k str) -> &'v mut T {
