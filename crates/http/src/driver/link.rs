@@ -96,7 +96,7 @@ fn machine(policy: &Policy, options: &Options) -> Machine {
             limits: options.limits,
             timeouts: options.timeouts,
         };
-        return Machine::Own(h1::Connection::new(config).into());
+        return Machine::Own(Box::new(h1::Connection::new(config).into()));
     }
     let config = h2::client::Config {
         streams: policy.streams.map_or(MOST_STREAMS, u32::from),
@@ -118,7 +118,7 @@ fn machine(policy: &Policy, options: &Options) -> Machine {
         timeouts: options.timeouts,
         ..h2::client::Config::default()
     };
-    Machine::Own(h2::client::Connection::new(config).into())
+    Machine::Own(Box::new(h2::client::Connection::new(config).into()))
 }
 
 impl PageDriver {

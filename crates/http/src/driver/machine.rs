@@ -12,7 +12,7 @@ use crate::h2;
 #[derive(Debug)]
 pub(super) enum Machine {
     /// It turns requests into the octets of one transport.
-    Own(Connection),
+    Own(Box<Connection>),
     /// HTTP/3's speaks to the many streams of QUIC and is where those are: with the driver's host. Here
     /// is what is to be asked of it and what it owes.
     Hosted(Hosted),
