@@ -88,7 +88,11 @@ fn what_was_built_in_is_named() {
     println!("{named} of {} named rightly", plants.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
     // A machine that others keep busy leaves some undecided, and says so; not most of them.
-    assert!(2 * named >= plants.len(), "{named} of {} named", plants.len());
+    assert!(
+        2 * named >= plants.len(),
+        "{named} of {} named",
+        plants.len()
+    );
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl Ord for Event {
 
 /// The server's end of a connection.
 enum Server {
-    Http1(server::Connection),
+    Http1(Box<server::Connection>),
     Http2(Box<h2::server::Connection>),
 }
 
@@ -236,7 +236,7 @@ impl World {
         match self.setting.policy.protocol {
             Protocol::Http1(_) => {
                 let config = Arc::new(self.setting.server.clone());
-                Server::Http1(server::Connection::new(origin, config, accepted))
+                Server::Http1(Box::new(server::Connection::new(origin, config, accepted)))
             }
             Protocol::Http2 => {
                 let config = Arc::new(self.setting.http2.clone());

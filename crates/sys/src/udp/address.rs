@@ -37,8 +37,8 @@ impl RawAddress {
                 unsafe {
                     (&raw mut raw.storage)
                         .cast::<libc::sockaddr_in>()
-                        .write(form)
-                };
+                        .write(form);
+                }
                 raw.length = mem::size_of::<libc::sockaddr_in>() as libc::socklen_t;
             }
             SocketAddr::V6(address) => {
@@ -55,8 +55,8 @@ impl RawAddress {
                 unsafe {
                     (&raw mut raw.storage)
                         .cast::<libc::sockaddr_in6>()
-                        .write(form)
-                };
+                        .write(form);
+                }
                 raw.length = mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
             }
         }
