@@ -44,13 +44,13 @@ enum Command {
     /// Account for the packets of any capture (pcap or pcapng)
     Trace(trace::TraceArguments),
     /// Retrieve a page from any HTTP server with a connection policy
-    Fetch(fetch::FetchArguments),
+    Fetch(Box<fetch::FetchArguments>),
     /// Put a load on any HTTP server and measure what comes of it
     Load(Box<load::LoadArguments>),
     /// Find out which resource limits a server, by varying each
     Bottleneck(Box<bottleneck::BottleneckArguments>),
     /// Serve a folder or a synthesised site
-    Serve(serve::ServeArguments),
+    Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
     Site(site::SiteArguments),
     /// Show a run again: tables, claims, and report.html
