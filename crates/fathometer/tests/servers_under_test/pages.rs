@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fathometer::server::definition::Definition;
 use fathometer::server::{self, Content, Demands};
+use fathometer_http::origin::companions::Plan;
 use fathometer_sys::Clock;
 
 use crate::support::{self, Asking, Files, PATIENCE, address};
