@@ -88,6 +88,7 @@ use fathometer_workload::plan::Plan;
 
 pub use recorder::{Recorder, RecorderError};
 pub use run::run;
+pub use shared::cannot;
 
 /// How long a user of a closed loop waits after a connection could not be established.
 pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);

@@ -277,20 +277,32 @@ fn is_kept_full(policy: &Policy) -> bool {
     policy.pipeline.is_some() || policy.streams.is_some_and(|streams| streams > 1)
 }
 
+/// Why the engine cannot carry a policy out, whoever uses it; `None` if it can.
+pub fn cannot(policy: Policy) -> Option<&'static str> {
+    match policy {
+        Policy {
+            protocol: Protocol::Http3,
+            ..
+        } => Some("load tests do not speak HTTP/3 yet: studies of pages do"),
+        Policy { push: true, .. } => {
+            Some("what servers push is for page retrievals, not for load tests")
+        }
+        Policy { ranges: true, .. } => {
+            Some("ranges of images are for page retrievals, not for load tests")
+        }
+        _ => None,
+    }
+}
+
 /// Refuses what the engine cannot carry out, rather than carry out something else.
 fn check_policy(options: &Options) -> Result<(), LoadError> {
     let policy = options.policy;
     let open = matches!(options.users, Users::Open { .. });
     let is_address = without_port(&options.host).parse::<IpAddr>().is_ok();
+    if let Some(why) = cannot(policy) {
+        return Err(LoadError::Policy { policy, why });
+    }
     let why = match policy {
-        Policy {
-            protocol: Protocol::Http3,
-            ..
-        } => "load tests do not speak HTTP/3 yet: `fathometer fetch` and studies of pages do",
-        Policy { push: true, .. } => "what servers push is for page retrievals, not for load tests",
-        Policy { ranges: true, .. } => {
-            "ranges of images are for page retrievals, not for load tests"
-        }
         Policy { hosts: 2.., .. } if open => {
             "arrivals share their connections, whatever the host: use users that wait (-c, --ue)"
         }

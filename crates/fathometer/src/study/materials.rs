@@ -95,6 +95,26 @@ impl Materials {
     }
 }
 
+/// The cells whose policy the load engine can carry out; a note for what is left out.
+pub(super) fn askable(cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
+    let mut left_out: BTreeMap<(String, &str), u32> = BTreeMap::new();
+    let kept = cells
+        .into_iter()
+        .filter(|cell| {
+            let policy = cell.level("policy");
+            let Some(why) = policy.parse().ok().and_then(crate::load::cannot) else {
+                return true;
+            };
+            *left_out.entry((policy.to_owned(), why)).or_default() += 1;
+            false
+        })
+        .collect();
+    for ((policy, why), count) in left_out {
+        notes.push(format!("policy {policy}: {count} cells left out; {why}"));
+    }
+    kept
+}
+
 /// The cells whose hosts can be limited as they ask; a note for what is left out.
 pub(super) fn limitable(
     study: &Study,

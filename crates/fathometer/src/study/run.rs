@@ -13,7 +13,7 @@ use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
 
 use super::load::{LoadSite, ability};
-use super::materials::{Materials, limitable};
+use super::materials::{Materials, askable, limitable};
 use super::page;
 use super::past::{self, Mismatch, Past};
 use super::plots;
@@ -146,7 +146,10 @@ pub fn execute(
     let cells = materials.possible(cells, &mut notes);
     let cells = match study.kind {
         Kind::Page => page::possible(cells, &mut notes),
-        Kind::Load => limitable(study, cells, &ability::lacking(), &mut notes),
+        Kind::Load => {
+            let cells = askable(cells, &mut notes);
+            limitable(study, cells, &ability::lacking(), &mut notes)
+        }
     };
     if cells.is_empty() {
         return Err(RunError::Empty(notes.join("; ")));
