@@ -197,7 +197,7 @@ impl Secure {
     ) -> Flow {
         let mut flow = Flow::Still;
         while *writable {
-            if self.phase == Phase::Open && self.seal(machine, files, octets_left, now) {
+            if self.may_seal() && self.seal(machine, files, octets_left, now) {
                 flow = Flow::Moved;
             }
             let sealed = self.session.transmit();
@@ -217,6 +217,16 @@ impl Secure {
             }
         }
         flow
+    }
+
+    /// Whether what the machine says may go: once the handshake is complete, and before that in answer
+    /// to early data, which would save nothing if the answer waited for the client's last word.
+    fn may_seal(&self) -> bool {
+        match self.phase {
+            Phase::Open => true,
+            Phase::Handshake { .. } => self.session.may_write(),
+            Phase::Ending | Phase::Ended | Phase::Closing { .. } => false,
+        }
     }
 
     /// Takes what the machine offers as far as there is room for it.
