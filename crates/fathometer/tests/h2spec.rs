@@ -28,7 +28,7 @@ fn h2spec() -> Option<PathBuf> {
         assert!(!required, "h2spec is required and not installed");
         eprintln!(
             "SKIPPED: h2spec is not installed: run ./test, or \
-             `go install github.com/summerwind/h2spec/cmd/h2spec@v2.6.0`"
+             `go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible`"
         );
     }
     found
