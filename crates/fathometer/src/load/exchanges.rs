@@ -123,8 +123,11 @@ impl Worker<'_> {
                     let silent = matches!(failure, Failure::ClosedEarly | Failure::Reset);
                     let put_aside = matches!(failure, Failure::GoneAway | Failure::StreamReset);
                     let harmless = served && silent && (idempotent || !sent) || put_aside && !sent;
-                    if harmless && !exchange.retried && !exchange.overdue {
-                        self.ask_again(place, exchange, failure);
+                    // What was put aside on a connection that has served others did not count as a try:
+                    // there is progress, however often it happens.
+                    let is_free = put_aside && !sent && served;
+                    if harmless && (is_free || !exchange.retried) && !exchange.overdue {
+                        self.ask_again(place, exchange, failure, is_free);
                     } else {
                         self.give_up_on(place, &exchange, failure, &Received::default());
                     }
@@ -209,11 +212,11 @@ impl Worker<'_> {
         self.resolved(exchange, false);
     }
 
-    fn ask_again(&mut self, place: u32, mut exchange: Exchange, failure: Failure) {
+    fn ask_again(&mut self, place: u32, mut exchange: Exchange, failure: Failure, is_free: bool) {
         self.tally.at(self.now).retried += 1;
         let nothing = Received::default();
         self.record(place, &exchange, &nothing, Outcome::Retried(failure));
-        exchange.retried = true;
+        exchange.retried |= !is_free;
         let user = &mut self.users[exchange.user as usize];
         user.in_flight -= 1;
         user.again.push(exchange);
