@@ -21,8 +21,10 @@ fn the_published_schema_is_that_of_the_types() {
         std::fs::write(&path, &schema).unwrap();
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
+    // The order of members depends on who else uses the library that writes them.
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     assert!(
-        published == schema,
+        value(&published) == value(&schema),
         "docs/load.schema.json is not the types': write it again with {UPDATE}=1 cargo test -p \
          fathometer-analysis --test load schema"
     );

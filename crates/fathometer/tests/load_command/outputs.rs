@@ -178,7 +178,10 @@ fn judged(json: &str, file: &Path) -> Summary {
     let value: Value = serde_json::from_str(json).unwrap();
     assert_eq!(serde_json::to_value(&summary).unwrap(), value);
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load.schema.json");
-    assert_eq!(fs::read_to_string(&schema).unwrap(), Summary::schema());
+    // The order of members depends on who else uses the library that writes them.
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let published = fs::read_to_string(&schema).unwrap();
+    assert_eq!(value(&published), value(&Summary::schema()));
     if let Some(python) = tool("python3") {
         let judge = run(Command::new(python)
             .args(["-c", JUDGE])
