@@ -68,11 +68,6 @@ fn nghttpx_speaks_over_tls() {
     speaks_over_tls("nghttpx");
 }
 
-#[test]
-fn nghttpx_before_nghttpd_speaks_over_tls() {
-    speaks_over_tls("nghttpx-nghttpd");
-}
-
 /// Nothing else is asked of it than to begin.
 #[test]
 fn nghttpd_speaks_in_the_clear() {
