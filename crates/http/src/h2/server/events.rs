@@ -53,13 +53,13 @@ pub(super) struct QueuedFrame {
 
 impl Connection {
     /// The next exchange whose response was handed over, when events are
-    /// [asked for](ServerConfig::events). They are kept until they are taken.
+    /// [asked for](super::ServerConfig::events). They are kept until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
     /// The same, with what the client said of the request, where that is
-    /// [kept](ServerConfig::request_text).
+    /// [kept](super::ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths) = self.events.pop_front()?;
         let total: usize = lengths.iter().map(|&length| length as usize).sum();
