@@ -113,6 +113,8 @@ fn config(setup: u8) -> Arc<ServerConfig> {
         connection_time: Duration::from_millis(if setup & 1 == 0 { 0 } else { 5 }),
         events: true,
         request_text: setup & 2 != 0,
+        // What follows an upgrade is another machine's, with a target of its own.
+        upgrade: false,
     })
 }
 
