@@ -1,7 +1,7 @@
 //! A server of HTTP/2 in the clear that does as it is told, right or wrong.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -195,6 +195,15 @@ impl Connection<'_> {
         Ok(quiet)
     }
 
+    /// Ends the connection in good order: closed with octets unread, it would be reset, and the client might
+    /// never read what was said last.
+    fn hang_up(&mut self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)?;
+        self.stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        while matches!(self.stream.read(&mut [0; 4096]), Ok(1..)) {}
+        Ok(())
+    }
+
     /// Deals with the requests that wait. False: the connection is over.
     fn deal(&mut self, behaviour: &Behaviour) -> io::Result<bool> {
         let mut out = Vec::new();
@@ -217,6 +226,7 @@ impl Connection<'_> {
                         answer(&mut out, stream, 10, true);
                     }
                     self.stream.write_all(&out)?;
+                    self.hang_up()?;
                     return Ok(false);
                 }
                 Move::Octets(octets) => out.extend_from_slice(&octets),
