@@ -56,6 +56,15 @@ impl Decoder {
     /// After [`Error::SectionTooLarge`] the table is right, and `into` has the fields that fitted.
     /// After any other the decoder is of no more use.
     pub fn decode(&mut self, block: &[u8], into: &mut FieldBlock) -> Result<(), Error> {
+        let decoded = self.decode_block(block, into);
+        if decoded.is_err() {
+            // What there was of the field that broke off.
+            into.abandon_field();
+        }
+        decoded
+    }
+
+    fn decode_block(&mut self, block: &[u8], into: &mut FieldBlock) -> Result<(), Error> {
         let mut rest = block;
         while let Some(&first) = rest.first()
             && first & 0b1110_0000 == 0b0010_0000
