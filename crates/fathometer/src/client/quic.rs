@@ -122,7 +122,7 @@ impl QuicTransport {
                 driver.handle_hosted(id, event, None, now);
             }
             Some(Event::Http(event)) => {
-                if let Some(event) = without_content(event) {
+                if let Some(event) = event.without_content() {
                     let head = self.client.http_ref().head();
                     driver.handle_hosted(id, event, Some(head), now);
                 }
@@ -166,64 +166,6 @@ fn make(
         writer.field(name, value);
     }
     writer.send()
-}
-
-/// An event that borrows nothing; `None` for content, which does.
-fn without_content(event: HttpEvent<'_>) -> Option<HttpEvent<'static>> {
-    Some(match event {
-        HttpEvent::Content { .. } => return None,
-        HttpEvent::Begin { request } => HttpEvent::Begin { request },
-        HttpEvent::Interim { request, status } => HttpEvent::Interim { request, status },
-        HttpEvent::SendContent { request } => HttpEvent::SendContent { request },
-        HttpEvent::Head { request } => HttpEvent::Head { request },
-        HttpEvent::Trailers { request } => HttpEvent::Trailers { request },
-        HttpEvent::End {
-            request,
-            received,
-            persists,
-        } => HttpEvent::End {
-            request,
-            received,
-            persists,
-        },
-        HttpEvent::Failed {
-            request,
-            failure,
-            received,
-            persists,
-        } => HttpEvent::Failed {
-            request,
-            failure,
-            received,
-            persists,
-        },
-        HttpEvent::Unanswered {
-            request,
-            failure,
-            sent,
-            idempotent,
-            persists,
-        } => HttpEvent::Unanswered {
-            request,
-            failure,
-            sent,
-            idempotent,
-            persists,
-        },
-        HttpEvent::Promised {
-            request,
-            parent,
-            accepted,
-        } => HttpEvent::Promised {
-            request,
-            parent,
-            accepted,
-        },
-        HttpEvent::Settings => HttpEvent::Settings,
-        HttpEvent::Pong { payload } => HttpEvent::Pong { payload },
-        HttpEvent::GoAway { last, code } => HttpEvent::GoAway { last, code },
-        HttpEvent::Closed { reason } => HttpEvent::Closed { reason },
-    })
 }
 
 fn record(handshake: &Handshake, begun: Instant, finished: Instant) -> TlsRecord {

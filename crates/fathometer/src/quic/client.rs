@@ -655,64 +655,16 @@ impl Http3Client {
 
 /// An event without what it borrows from `input`.
 fn detach(event: HttpEvent<'_>, input: &[u8]) -> Step {
-    Step::Http(match event {
-        HttpEvent::Content { request, bytes } => {
-            return Step::Content {
-                request,
-                start: bytes.as_ptr() as usize - input.as_ptr() as usize,
-                length: bytes.len(),
-            };
-        }
-        HttpEvent::Begin { request } => HttpEvent::Begin { request },
-        HttpEvent::Interim { request, status } => HttpEvent::Interim { request, status },
-        HttpEvent::SendContent { request } => HttpEvent::SendContent { request },
-        HttpEvent::Head { request } => HttpEvent::Head { request },
-        HttpEvent::Trailers { request } => HttpEvent::Trailers { request },
-        HttpEvent::End {
+    match event {
+        HttpEvent::Content { request, bytes } => Step::Content {
             request,
-            received,
-            persists,
-        } => HttpEvent::End {
-            request,
-            received,
-            persists,
+            start: bytes.as_ptr() as usize - input.as_ptr() as usize,
+            length: bytes.len(),
         },
-        HttpEvent::Failed {
-            request,
-            failure,
-            received,
-            persists,
-        } => HttpEvent::Failed {
-            request,
-            failure,
-            received,
-            persists,
-        },
-        HttpEvent::Unanswered {
-            request,
-            failure,
-            sent,
-            idempotent,
-            persists,
-        } => HttpEvent::Unanswered {
-            request,
-            failure,
-            sent,
-            idempotent,
-            persists,
-        },
-        HttpEvent::Promised {
-            request,
-            parent,
-            accepted,
-        } => HttpEvent::Promised {
-            request,
-            parent,
-            accepted,
-        },
-        HttpEvent::Settings => HttpEvent::Settings,
-        HttpEvent::Pong { payload } => HttpEvent::Pong { payload },
-        HttpEvent::GoAway { last, code } => HttpEvent::GoAway { last, code },
-        HttpEvent::Closed { reason } => HttpEvent::Closed { reason },
-    })
+        other => Step::Http(
+            other
+                .without_content()
+                .expect("content was dealt with, and nothing else borrows"),
+        ),
+    }
 }

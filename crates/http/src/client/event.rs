@@ -213,3 +213,63 @@ impl<'i> From<h1::client::Event<'i>> for Event<'i> {
         }
     }
 }
+
+impl Event<'_> {
+    /// The same event, which borrows nothing; `None` for content, which does.
+    pub fn without_content(self) -> Option<Event<'static>> {
+        Some(match self {
+            Event::Content { .. } => return None,
+            Event::Begin { request } => Event::Begin { request },
+            Event::Interim { request, status } => Event::Interim { request, status },
+            Event::SendContent { request } => Event::SendContent { request },
+            Event::Head { request } => Event::Head { request },
+            Event::Trailers { request } => Event::Trailers { request },
+            Event::End {
+                request,
+                received,
+                persists,
+            } => Event::End {
+                request,
+                received,
+                persists,
+            },
+            Event::Failed {
+                request,
+                failure,
+                received,
+                persists,
+            } => Event::Failed {
+                request,
+                failure,
+                received,
+                persists,
+            },
+            Event::Unanswered {
+                request,
+                failure,
+                sent,
+                idempotent,
+                persists,
+            } => Event::Unanswered {
+                request,
+                failure,
+                sent,
+                idempotent,
+                persists,
+            },
+            Event::Promised {
+                request,
+                parent,
+                accepted,
+            } => Event::Promised {
+                request,
+                parent,
+                accepted,
+            },
+            Event::Settings => Event::Settings,
+            Event::Pong { payload } => Event::Pong { payload },
+            Event::GoAway { last, code } => Event::GoAway { last, code },
+            Event::Closed { reason } => Event::Closed { reason },
+        })
+    }
+}
