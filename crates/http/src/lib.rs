@@ -17,4 +17,5 @@ pub mod hpack;
 pub mod html;
 mod huffman;
 pub mod origin;
+pub mod package;
 pub mod qpack;

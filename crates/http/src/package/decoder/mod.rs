@@ -1,0 +1,410 @@
+//! Reading a package as it arrives.
+
+mod gather;
+mod record;
+mod table;
+
+use gather::Gather;
+use table::Table;
+
+use super::layout::{
+    self, END_LENGTH, FILE_FIXED, Fixed, HEADER_ONE, HEADER_TWO, IDENTIFICATION, Seals,
+};
+use super::roll::Roll;
+use super::{Checksum, DecodeError, Entry, Limits, Version};
+
+/// Reads a package, in pieces of any length.
+///
+/// Give it what has arrived and [`poll`](Decoder::poll) until it wants more; say
+/// [`end_of_input`](Decoder::end_of_input) when nothing more comes. After an error there are no further
+/// events; files that have ended are whole.
+///
+/// It keeps what is known of one file, in version 1 of all, and never contents: [`Limits`] say how much
+/// that may be.
+///
+/// ```
+/// use fathometer_http::package::{Decoder, DecodeError, Event, Limits};
+///
+/// fn files(mut package: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DecodeError> {
+///     let mut decoder = Decoder::new(Limits::default());
+///     let (mut files, mut content) = (Vec::new(), Vec::new());
+///     while let Some(event) = decoder.poll(&mut package)? {
+///         match event {
+///             Event::Data { content: part, .. } => content.extend_from_slice(part),
+///             Event::End { .. } => {
+///                 files.push((decoder.entry().name.clone(), std::mem::take(&mut content)));
+///             }
+///             Event::Header | Event::Start { .. } | Event::Finished => {}
+///         }
+///     }
+///     decoder.end_of_input()?;
+///     Ok(files)
+/// }
+/// assert_eq!(files(b""), Err(DecodeError::Truncated));
+/// assert_eq!(files(b"PK"), Err(DecodeError::NotAPackage));
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    limits: Limits,
+    seals: Seals,
+    state: State,
+    gather: Gather,
+    version: Option<Version>,
+    files: Option<u32>,
+    roll: Roll,
+    table: Option<Box<Table>>,
+    entry: Entry,
+    /// Files that have started.
+    started: usize,
+    content: Content,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Identification,
+    HeaderOne,
+    Table,
+    HeaderTwo,
+    /// The next file or the end.
+    Between,
+    /// Version 2: a record's first octet.
+    Kind,
+    /// Version 2: the fixed part of a file's record.
+    Fixed,
+    /// Version 2: the rest of it.
+    Head(Fixed),
+    /// Content up to the end of the file, or of the chunk.
+    Content,
+    /// Version 2: the length of a chunk.
+    Chunk,
+    /// Version 2: what stands behind a content.
+    Checksum,
+    /// A file is complete.
+    FileEnd,
+    /// Version 2: the end of the package.
+    End,
+    Finished,
+    Failed(DecodeError),
+}
+
+/// The content that is being read.
+#[derive(Debug, Default)]
+struct Content {
+    /// The octets of the file, or of the chunk, to come.
+    left: u64,
+    chunked: bool,
+    /// The octets of the file so far.
+    read: u64,
+    checksum: crc32fast::Hasher,
+}
+
+/// What a package told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'i> {
+    /// It is a package: [`Decoder::version`] is known, [`Decoder::files`] if it is stated.
+    Header,
+    /// A file begins: [`Decoder::entry`] says which.
+    Start {
+        /// Its place in the package, from 0.
+        entry: usize,
+    },
+    /// A part of its content, never empty. It has not been checked yet.
+    Data {
+        /// The file.
+        entry: usize,
+        /// The octets.
+        content: &'i [u8],
+    },
+    /// The file is whole and, in version 2, is what was packed. Its entry now has size and checksum.
+    End {
+        /// The file.
+        entry: usize,
+    },
+    /// The package is complete.
+    Finished,
+}
+
+impl Decoder {
+    /// A decoder at the start of a package.
+    pub fn new(limits: Limits) -> Decoder {
+        Decoder {
+            limits,
+            seals: Seals::Checked,
+            state: State::Identification,
+            gather: Gather::default(),
+            version: None,
+            files: None,
+            roll: Roll::default(),
+            table: None,
+            entry: Entry::default(),
+            started: 0,
+            content: Content::default(),
+        }
+    }
+
+    /// A decoder that believes every checksum.
+    pub(super) fn believing(limits: Limits) -> Decoder {
+        Decoder {
+            seals: Seals::Believed,
+            ..Decoder::new(limits)
+        }
+    }
+
+    /// Takes octets from the front of `input` up to the next event. `None`: all are taken.
+    ///
+    /// An error comes again with every further call.
+    pub fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, DecodeError> {
+        let result = self.step(input);
+        if let Err(error) = result {
+            self.state = State::Failed(error);
+            // What it held is of no use to anybody any more.
+            self.table = None;
+            self.roll.close();
+        }
+        result
+    }
+
+    /// Says that nothing more comes. An error unless the package is complete.
+    pub fn end_of_input(&mut self) -> Result<(), DecodeError> {
+        match self.state {
+            State::Finished => Ok(()),
+            State::Failed(error) => Err(error),
+            _ => {
+                self.state = State::Failed(DecodeError::Truncated);
+                Err(DecodeError::Truncated)
+            }
+        }
+    }
+
+    /// The file that started last.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// The version, once it is known.
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    /// The number of files in the package, what is kept among them, if it has been stated.
+    pub fn files(&self) -> Option<u64> {
+        self.files.map(u64::from)
+    }
+
+    /// Whether the package is complete.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.state, State::Finished)
+    }
+
+    fn step<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, DecodeError> {
+        loop {
+            match self.state {
+                State::Identification => {
+                    let identified = self.gather.fill(input, IDENTIFICATION);
+                    let octets = self.gather.octets();
+                    if !layout::MAGIC.starts_with(&octets[..octets.len().min(4)]) {
+                        return Err(DecodeError::NotAPackage);
+                    }
+                    if !identified {
+                        return Ok(None);
+                    }
+                    let number = octets[4];
+                    let version = Version::of_number(number);
+                    self.version = version;
+                    self.state = match version.ok_or(DecodeError::UnknownVersion(number))? {
+                        Version::One => State::HeaderOne,
+                        Version::Two => State::HeaderTwo,
+                    };
+                }
+                State::HeaderOne => {
+                    if !self.gather.fill(input, HEADER_ONE) {
+                        return Ok(None);
+                    }
+                    let table = Table::new(self.gather.octets(), self.seals, &self.limits)?;
+                    self.table = Some(Box::new(table));
+                    self.gather.clear();
+                    self.state = State::Table;
+                }
+                State::Table => {
+                    let Some(table) = &mut self.table else {
+                        unreachable!("a table is made before it is read")
+                    };
+                    let counted = table.files();
+                    let read = table.read(input, &mut self.roll, &self.limits)?;
+                    if read {
+                        self.roll.close();
+                        self.state = State::Between;
+                    }
+                    if counted.is_none() && table.files().is_some() {
+                        self.files = table.files();
+                        return Ok(Some(Event::Header));
+                    }
+                    if !read && input.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                State::HeaderTwo => {
+                    if !self.gather.fill(input, HEADER_TWO) {
+                        return Ok(None);
+                    }
+                    let header = record::header(self.gather.octets(), self.seals, &self.limits)?;
+                    self.gather.clear();
+                    self.roll = Roll::new(header.ascending);
+                    self.files = header.files;
+                    self.state = State::Between;
+                    return Ok(Some(Event::Header));
+                }
+                State::Between => match &mut self.table {
+                    None => self.state = State::Kind,
+                    Some(table) => {
+                        if !table.next(&mut self.entry) {
+                            self.table = None;
+                            self.state = State::Finished;
+                            return Ok(Some(Event::Finished));
+                        }
+                        return Ok(Some(self.start()));
+                    }
+                },
+                State::Kind => {
+                    if !self.gather.fill(input, 1) {
+                        return Ok(None);
+                    }
+                    self.state = match self.gather.octets()[0] {
+                        layout::END => State::End,
+                        layout::FILE => State::Fixed,
+                        kind => return Err(DecodeError::UnknownRecord(kind)),
+                    };
+                }
+                State::Fixed => {
+                    if !self.gather.fill(input, FILE_FIXED) {
+                        return Ok(None);
+                    }
+                    let fixed = record::fixed(self.gather.octets(), &self.limits)?;
+                    self.state = State::Head(fixed);
+                }
+                State::Head(fixed) => {
+                    if !self.gather.fill(input, fixed.head()) {
+                        return Ok(None);
+                    }
+                    if self.files.is_some_and(|files| self.roll.files() >= files) {
+                        return Err(DecodeError::WrongCount);
+                    }
+                    let head = self.gather.octets();
+                    record::entry(fixed, head, self.seals, &self.limits, &mut self.entry)?;
+                    self.gather.clear();
+                    let (name, critical) = (&self.entry.name, self.entry.critical);
+                    self.roll.admit(name, critical, &self.limits)?;
+                    return Ok(Some(self.start()));
+                }
+                State::Content => match self.data(input) {
+                    Some(content) => {
+                        let entry = self.started - 1;
+                        return Ok(Some(Event::Data { entry, content }));
+                    }
+                    None if self.content.left > 0 => return Ok(None),
+                    None => {}
+                },
+                State::Chunk => {
+                    if !self.gather.fill(input, 4) {
+                        return Ok(None);
+                    }
+                    let length = u64::from(layout::word(self.gather.octets(), 0));
+                    self.gather.clear();
+                    // Each term is far below 2^63: limits are checked as the content grows.
+                    if length > self.limits.file_octets.saturating_sub(self.content.read) {
+                        return Err(DecodeError::FileTooLarge);
+                    }
+                    self.content.left = length;
+                    self.state = match length {
+                        0 => State::Checksum,
+                        _ => State::Content,
+                    };
+                }
+                State::Checksum => {
+                    if !self.gather.fill(input, 4) {
+                        return Ok(None);
+                    }
+                    let told = layout::word(self.gather.octets(), 0);
+                    self.gather.clear();
+                    let computed = std::mem::take(&mut self.content.checksum).finalize();
+                    if !self.seals.agree(told, computed) {
+                        let entry = self.started - 1;
+                        return Err(DecodeError::ContentDamaged { entry });
+                    }
+                    self.entry.size = Some(self.content.read);
+                    self.entry.checksum = Some(Checksum(told));
+                    self.state = State::FileEnd;
+                }
+                State::FileEnd => {
+                    let entry = self.started - 1;
+                    self.state = State::Between;
+                    return Ok(Some(Event::End { entry }));
+                }
+                State::End => {
+                    if !self.gather.fill(input, END_LENGTH) {
+                        return Ok(None);
+                    }
+                    let files = record::end(self.gather.octets(), self.seals)?;
+                    self.gather.clear();
+                    if files != self.roll.files() || self.files.is_some_and(|told| told != files) {
+                        return Err(DecodeError::WrongCount);
+                    }
+                    self.files = Some(files);
+                    self.roll.close();
+                    self.state = State::Finished;
+                    return Ok(Some(Event::Finished));
+                }
+                State::Finished if input.is_empty() => return Ok(None),
+                State::Finished => return Err(DecodeError::Trailing),
+                State::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Begins the file that the entry describes.
+    fn start<'i>(&mut self) -> Event<'i> {
+        let entry = self.started;
+        self.started += 1;
+        self.content = Content {
+            left: self.entry.size.unwrap_or_default(),
+            chunked: self.entry.size.is_none(),
+            ..Content::default()
+        };
+        self.state = match self.entry {
+            Entry { kept: true, .. } => State::FileEnd,
+            Entry { size: None, .. } => State::Chunk,
+            Entry { size: Some(0), .. } => self.behind_content(),
+            Entry { .. } => State::Content,
+        };
+        Event::Start { entry }
+    }
+
+    /// Takes content; `None` when there is none to be had, or none to come.
+    fn data<'i>(&mut self, input: &mut &'i [u8]) -> Option<&'i [u8]> {
+        let length =
+            usize::try_from(self.content.left).map_or(input.len(), |left| left.min(input.len()));
+        let (content, rest) = input.split_at(length);
+        *input = rest;
+        self.content.left -= length as u64;
+        self.content.read += length as u64;
+        if self.version == Some(Version::Two) {
+            self.content.checksum.update(content);
+        }
+        if self.content.left == 0 {
+            self.state = match self.content.chunked {
+                true => State::Chunk,
+                false => self.behind_content(),
+            };
+        }
+        (!content.is_empty()).then_some(content)
+    }
+
+    /// What follows the last octet of a content of known size.
+    fn behind_content(&self) -> State {
+        match self.version {
+            Some(Version::Two) => State::Checksum,
+            _ => State::FileEnd,
+        }
+    }
+}

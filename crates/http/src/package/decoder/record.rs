@@ -1,0 +1,124 @@
+//! The heads of version 2.
+
+use crate::package::layout::{
+    self, ASCENDING, COUNTED, CRITICAL, DATED, FILE_FIXED, Fixed, KEPT, SIZED, Seals, long, word,
+};
+use crate::package::{Attributes, DecodeError, Entry, Limits, checks, name};
+
+/// What a header says.
+pub(super) struct Header {
+    pub(super) ascending: bool,
+    pub(super) files: Option<u32>,
+}
+
+pub(super) fn header(octets: &[u8], seals: Seals, limits: &Limits) -> Result<Header, DecodeError> {
+    if !seals.hold(octets) {
+        return Err(DecodeError::HeaderDamaged);
+    }
+    let (flags, files) = (octets[5], word(octets, 8));
+    let counted = flags & COUNTED != 0;
+    if flags & !(ASCENDING | COUNTED) != 0 || octets[6..8] != [0, 0] || !counted && files != 0 {
+        return Err(DecodeError::Reserved);
+    }
+    if files > limits.files {
+        return Err(DecodeError::TooManyFiles);
+    }
+    Ok(Header {
+        ascending: flags & ASCENDING != 0,
+        files: counted.then_some(files),
+    })
+}
+
+/// Reads the fixed part of a file's record. Its checksum comes later, so only what bounds memory is
+/// refused here.
+pub(super) fn fixed(octets: &[u8], limits: &Limits) -> Result<Fixed, DecodeError> {
+    let fixed = Fixed {
+        flags: octets[1],
+        attributes: octets[2],
+        coding: octets[3],
+        name: usize::from(octets[4]) << 8 | usize::from(octets[5]),
+        media_type: usize::from(octets[6]),
+        etag: usize::from(octets[7]),
+    };
+    if fixed.name > limits.name_octets {
+        return Err(DecodeError::NameTooLong);
+    }
+    Ok(fixed)
+}
+
+/// Reads a whole head into `entry`.
+pub(super) fn entry(
+    fixed: Fixed,
+    head: &[u8],
+    seals: Seals,
+    limits: &Limits,
+    entry: &mut Entry,
+) -> Result<(), DecodeError> {
+    if !seals.hold(head) {
+        return Err(DecodeError::RecordDamaged);
+    }
+    let flag = |flag: u8| fixed.flags & flag != 0;
+    let attributes = Attributes::of_octet(fixed.attributes).ok_or(DecodeError::Reserved)?;
+    if fixed.flags & !(CRITICAL | KEPT | SIZED | DATED) != 0 {
+        return Err(DecodeError::Reserved);
+    }
+    let coding = layout::coding_of(fixed.coding).ok_or(DecodeError::UnknownCoding(fixed.coding))?;
+    let mut rest = &head[FILE_FIXED..];
+    let mut number = |present: bool| {
+        present.then(|| {
+            let number = long(rest, 0);
+            rest = &rest[8..];
+            number
+        })
+    };
+    let size = number(flag(SIZED));
+    let last_modified = number(flag(DATED));
+    let (name, rest) = rest.split_at(fixed.name);
+    let (media_type, rest) = rest.split_at(fixed.media_type);
+    let etag = &rest[..fixed.etag];
+    if size.is_some_and(|size| size > limits.file_octets) {
+        return Err(DecodeError::FileTooLarge);
+    }
+    entry.name.clear();
+    entry.name.push_str(name::check(name)?);
+    set(&mut entry.media_type, media_type)?;
+    set(&mut entry.etag, etag)?;
+    entry.last_modified = last_modified;
+    if !checks::metadata_fits(entry) {
+        return Err(DecodeError::Metadata);
+    }
+    entry.kept = flag(KEPT);
+    if entry.kept && (size.is_some() || coding.is_some() || entry.etag.is_none()) {
+        return Err(DecodeError::Kept);
+    }
+    entry.size = if entry.kept { Some(0) } else { size };
+    entry.checksum = None;
+    entry.coding = coding;
+    entry.attributes = attributes;
+    entry.critical = flag(CRITICAL);
+    Ok(())
+}
+
+/// Sets a text that is left out when it is empty, in the memory it has.
+fn set(text: &mut Option<String>, octets: &[u8]) -> Result<(), DecodeError> {
+    if octets.is_empty() {
+        *text = None;
+        return Ok(());
+    }
+    let octets = std::str::from_utf8(octets).map_err(|_| DecodeError::Metadata)?;
+    let text = text.get_or_insert_default();
+    text.clear();
+    text.push_str(octets);
+    Ok(())
+}
+
+/// The number of files that the end of a package states.
+pub(super) fn end(octets: &[u8], seals: Seals) -> Result<u32, DecodeError> {
+    if !seals.hold(octets) {
+        return Err(DecodeError::RecordDamaged);
+    }
+    if octets[1..4] != [0, 0, 0] {
+        return Err(DecodeError::Reserved);
+    }
+    Ok(word(octets, 4))
+}

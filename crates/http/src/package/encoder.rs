@@ -1,0 +1,408 @@
+//! Writing a package: what stands around the contents.
+
+use std::collections::VecDeque;
+use std::ops::Deref;
+
+use super::layout::{self, END_LENGTH, HEADER_ONE, HEADER_TWO};
+use super::roll::Roll;
+use super::{Checksum, EncodeError, Entry, Limits, Version, checks, name};
+
+/// Octets of heads that are handed out at once, from which on the next head waits.
+const BATCH: usize = 16 * 1024;
+
+/// Writes a package, a piece at a time.
+///
+/// ```
+/// use fathometer_http::package::{Encoder, Entry, Limits, Piece, Version};
+///
+/// let contents: [&[u8]; 2] = [b"<html>", b"GIF89a"];
+/// let entries = ["index.html", "logo.gif"].iter().zip(contents).map(|(name, content)| Entry {
+///     name: (*name).to_owned(),
+///     size: Some(content.len() as u64),
+///     ..Entry::default()
+/// });
+/// let mut encoder = Encoder::new(Version::Two, entries.collect(), &Limits::default())?;
+/// let length = encoder.length();
+/// let mut package = Vec::new();
+/// while let Some(piece) = encoder.next() {
+///     match piece {
+///         Piece::Octets(octets) => package.extend_from_slice(octets),
+///         Piece::Content { entry, .. } => {
+///             // As much of the file as there is, as often as it takes.
+///             let framing = encoder.content(contents[entry])?;
+///             package.extend_from_slice(&framing);
+///             package.extend_from_slice(contents[entry]);
+///             encoder.end_of_content()?;
+///         }
+///     }
+/// }
+/// assert_eq!(length, Some(package.len() as u64));
+/// # Ok::<(), fathometer_http::package::EncodeError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Encoder {
+    version: Version,
+    limits: Limits,
+    roll: Roll,
+    ascending: bool,
+    /// Version 2: the number of files, where it is known in advance.
+    counted: Option<u32>,
+    /// Files that have not been written.
+    waiting: VecDeque<Entry>,
+    /// Whether more files may come.
+    open: bool,
+    /// Files that have been written or begun.
+    begun: usize,
+    state: State,
+    content: Content,
+    buffer: Vec<u8>,
+    length: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Header,
+    Between,
+    Content,
+    Complete,
+}
+
+/// The content that is being written.
+#[derive(Debug, Clone, Default)]
+struct Content {
+    /// The octets to come; `None` when only the end tells.
+    left: Option<u64>,
+    /// The octets that were written.
+    written: u64,
+    ended: bool,
+    given: Option<Checksum>,
+    computed: crc32fast::Hasher,
+}
+
+/// What is to be written next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece<'e> {
+    /// These octets as they are.
+    Octets(&'e [u8]),
+    /// Content of a file, in as many parts as one likes: each is shown to [`Encoder::content`] or counted
+    /// by [`Encoder::content_passed`] and written behind the framing that these return.
+    Content {
+        /// The file's place in the package, from 0.
+        entry: usize,
+        /// The octets to come; `None`: as many as come before [`Encoder::end_of_content`].
+        octets: Option<u64>,
+    },
+}
+
+/// Octets that go in front of a part of a content: none, or a chunk's length.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Framing {
+    octets: [u8; 4],
+    length: usize,
+}
+
+impl Deref for Framing {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.octets[..self.length]
+    }
+}
+
+impl Encoder {
+    /// An encoder of a package of `entries`, in this order: critical files come first. `limits` are those
+    /// of the readers; names, sizes and the rest are checked before anything is written.
+    ///
+    /// Version 1 leaves out what it cannot say of a file, but not how a content is to be understood: it
+    /// takes neither files of unknown size nor coded or kept ones.
+    pub fn new(
+        version: Version,
+        entries: Vec<Entry>,
+        limits: &Limits,
+    ) -> Result<Encoder, EncodeError> {
+        let files = u32::try_from(entries.len()).map_err(|_| EncodeError::TooManyFiles)?;
+        let ascending = version == Version::Two && others_ascend(&entries);
+        let mut encoder = Encoder::with(version, ascending, Some(files), limits);
+        encoder.open = false;
+        for entry in &entries {
+            encoder.admit(entry)?;
+        }
+        if version == Version::One {
+            let names: usize = entries.iter().map(|entry| entry.name.len() + 1).sum();
+            if names > limits.table_octets {
+                return Err(EncodeError::TableTooLarge);
+            }
+        }
+        encoder.roll.close();
+        encoder.length = length(version, &entries);
+        encoder.waiting = entries.into();
+        Ok(encoder)
+    }
+
+    /// An encoder of a package of version 2 whose files are not all known yet: [`push`](Encoder::push)
+    /// them and [`finish`](Encoder::finish).
+    pub fn open(limits: &Limits) -> Encoder {
+        Encoder::with(Version::Two, false, None, limits)
+    }
+
+    /// As [`open`](Encoder::open), for files whose names ascend octet by octet (the critical ones
+    /// excepted). Such a package may have any number of files, because a reader needs no memory of them.
+    pub fn open_ascending(limits: &Limits) -> Encoder {
+        Encoder::with(Version::Two, true, None, limits)
+    }
+
+    fn with(version: Version, ascending: bool, counted: Option<u32>, limits: &Limits) -> Encoder {
+        Encoder {
+            version,
+            limits: *limits,
+            roll: Roll::new(ascending),
+            ascending,
+            counted,
+            waiting: VecDeque::new(),
+            open: true,
+            begun: 0,
+            state: State::Header,
+            content: Content::default(),
+            buffer: Vec::new(),
+            length: None,
+        }
+    }
+
+    /// Adds a file behind the others. What is refused is not added, and the package goes on without it.
+    pub fn push(&mut self, entry: Entry) -> Result<(), EncodeError> {
+        if !self.open {
+            return Err(EncodeError::Finished);
+        }
+        self.admit(&entry)?;
+        self.waiting.push_back(entry);
+        Ok(())
+    }
+
+    /// Says that no further file comes.
+    pub fn finish(&mut self) {
+        self.open = false;
+    }
+
+    /// The octets of the whole package; `None` when they are not known in advance.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// The version that is written.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether everything has been handed out.
+    pub fn is_complete(&self) -> bool {
+        self.state == State::Complete
+    }
+
+    /// What is to be written next. Octets are handed out once; content is asked for until it is complete.
+    ///
+    /// `None`: the package is complete, or, while the list of files is [open](Encoder::open), the next
+    /// file is not known.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a piece borrows from the encoder, which an iterator cannot say"
+    )]
+    pub fn next(&mut self) -> Option<Piece<'_>> {
+        self.buffer.clear();
+        while self.buffer.len() < BATCH {
+            match self.state {
+                State::Header => self.begin(),
+                State::Between => {
+                    if !self.next_file() {
+                        break;
+                    }
+                }
+                State::Content if self.content.is_complete() => self.end_file(),
+                State::Content if self.buffer.is_empty() => {
+                    return Some(Piece::Content {
+                        entry: self.begun - 1,
+                        octets: self.content.left,
+                    });
+                }
+                State::Content | State::Complete => break,
+            }
+        }
+        (!self.buffer.is_empty()).then_some(Piece::Octets(&self.buffer))
+    }
+
+    /// Shows content that is about to be written. Returns what goes in front of it.
+    pub fn content(&mut self, octets: &[u8]) -> Result<Framing, EncodeError> {
+        let framing = self.count(octets.len() as u64)?;
+        if self.version == Version::Two && self.content.given.is_none() {
+            self.content.computed.update(octets);
+        }
+        Ok(framing)
+    }
+
+    /// As [`content`](Encoder::content), for as many octets that nobody looks at. Version 2 then needs a
+    /// checksum that was given with the file.
+    pub fn content_passed(&mut self, octets: u64) -> Result<Framing, EncodeError> {
+        if self.version == Version::Two && self.content.given.is_none() {
+            return Err(EncodeError::ChecksumUnknown);
+        }
+        self.count(octets)
+    }
+
+    /// Says that the content is complete. For a file of known size this only checks that it is.
+    pub fn end_of_content(&mut self) -> Result<(), EncodeError> {
+        if self.state != State::Content {
+            return Err(EncodeError::NoContentDue);
+        }
+        match self.content.left {
+            None | Some(0) => {
+                self.content.ended = true;
+                Ok(())
+            }
+            Some(left) => Err(EncodeError::ContentTooShort { left }),
+        }
+    }
+
+    fn admit(&mut self, entry: &Entry) -> Result<(), EncodeError> {
+        name::check(entry.name.as_bytes())?;
+        let longest = self.limits.name_octets.min(usize::from(u16::MAX));
+        if entry.name.len() > longest {
+            return Err(EncodeError::NameTooLong);
+        }
+        let largest = match self.version {
+            Version::One => u64::from(u32::MAX),
+            Version::Two => u64::MAX,
+        };
+        if entry.size.unwrap_or_default() > self.limits.file_octets.min(largest) {
+            return Err(EncodeError::FileTooLarge);
+        }
+        if self.version == Version::One {
+            for (missing, what) in [
+                (entry.size.is_none(), "a file of unknown size"),
+                (entry.coding.is_some(), "a content coding"),
+                (entry.kept, "an entry without content"),
+            ] {
+                if missing {
+                    return Err(EncodeError::TakesVersion2(what));
+                }
+            }
+        } else if !checks::metadata_fits(entry) {
+            return Err(EncodeError::Metadata);
+        } else if entry.kept && entry.etag.is_none() {
+            return Err(EncodeError::KeptWithoutTag);
+        }
+        let critical = entry.critical && self.version == Version::Two;
+        Ok(self.roll.admit(&entry.name, critical, &self.limits)?)
+    }
+
+    /// Writes what stands in front of all files.
+    fn begin(&mut self) {
+        match self.version {
+            Version::One => layout::write_table(self.waiting.iter(), &mut self.buffer),
+            Version::Two => layout::write_header(self.ascending, self.counted, &mut self.buffer),
+        }
+        self.state = State::Between;
+    }
+
+    /// Begins the next file, or ends the package; whether it did either.
+    fn next_file(&mut self) -> bool {
+        let Some(entry) = self.waiting.pop_front() else {
+            if self.open {
+                return false;
+            }
+            if self.version == Version::Two {
+                layout::write_end(self.roll.files(), &mut self.buffer);
+            }
+            self.state = State::Complete;
+            return true;
+        };
+        self.begun += 1;
+        if self.version == Version::Two {
+            layout::write_record(&entry, &mut self.buffer);
+        }
+        if !entry.kept {
+            self.content = Content {
+                left: entry.size,
+                given: entry.checksum,
+                ..Content::default()
+            };
+            self.state = State::Content;
+        }
+        true
+    }
+
+    /// Writes what stands behind a content.
+    fn end_file(&mut self) {
+        if self.version == Version::Two {
+            if self.content.left.is_none() {
+                self.buffer.extend_from_slice(&0u32.to_be_bytes());
+            }
+            let computed = std::mem::take(&mut self.content.computed).finalize();
+            let checksum = self.content.given.map_or(computed, |given| given.0);
+            self.buffer.extend_from_slice(&checksum.to_be_bytes());
+        }
+        self.state = State::Between;
+    }
+
+    fn count(&mut self, octets: u64) -> Result<Framing, EncodeError> {
+        if self.state != State::Content || self.content.ended {
+            return Err(EncodeError::NoContentDue);
+        }
+        let written = self.content.written.saturating_add(octets);
+        if written > self.limits.file_octets {
+            return Err(EncodeError::FileTooLarge);
+        }
+        let mut framing = Framing::default();
+        match &mut self.content.left {
+            Some(left) => {
+                *left = left
+                    .checked_sub(octets)
+                    .ok_or(EncodeError::ContentTooLong)?
+            }
+            // A chunk of nothing would be the end.
+            None if octets == 0 => {}
+            None => {
+                let length = u32::try_from(octets).map_err(|_| EncodeError::ContentTooLong)?;
+                framing = Framing {
+                    octets: length.to_be_bytes(),
+                    length: 4,
+                };
+            }
+        }
+        self.content.written = written;
+        Ok(framing)
+    }
+}
+
+impl Content {
+    fn is_complete(&self) -> bool {
+        self.ended || self.left == Some(0)
+    }
+}
+
+/// Whether the names of the files that are not critical ascend.
+fn others_ascend(entries: &[Entry]) -> bool {
+    let others = || entries.iter().filter(|entry| !entry.critical);
+    others()
+        .zip(others().skip(1))
+        .all(|(one, next)| one.name < next.name)
+}
+
+/// The octets of a package, where the sizes of all its files are known.
+fn length(version: Version, entries: &[Entry]) -> Option<u64> {
+    let mut total = match version {
+        Version::One => HEADER_ONE as u64 + 4,
+        Version::Two => (HEADER_TWO + END_LENGTH) as u64,
+    };
+    for entry in entries {
+        let head = match version {
+            Version::One => entry.name.len() as u64 + 1 + 4 + 1,
+            Version::Two => layout::record_length(entry),
+        };
+        let content = match version {
+            _ if entry.kept => 0,
+            Version::One => entry.size?,
+            Version::Two => entry.size?.checked_add(4)?,
+        };
+        total = total.checked_add(head)?.checked_add(content)?;
+    }
+    Some(total)
+}

@@ -1,0 +1,98 @@
+//! What a package knows of a file.
+
+use std::fmt;
+
+use fathometer_model::ContentCoding;
+
+/// A file of a package, without its content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Its name: see [`name::check`](super::name::check).
+    pub name: String,
+    /// The octets of its content in the package; `None` when only the end of the content tells, which
+    /// takes version 2. A decoder fills it in by then. What is kept has 0.
+    pub size: Option<u64>,
+    /// The checksum of its content. For an encoder: known beforehand; it computes what is `None`. From
+    /// a decoder: `None` until the file's end, and always in version 1, which has none.
+    pub checksum: Option<Checksum>,
+    /// As in `Content-Type`. Version 2.
+    pub media_type: Option<String>,
+    /// As in `ETag`, quotation marks included. Version 2.
+    pub etag: Option<String>,
+    /// As in `Last-Modified`, in seconds since 1970. Version 2.
+    pub last_modified: Option<u64>,
+    /// The coding that its content has in the package. Version 2.
+    pub coding: Option<ContentCoding>,
+    /// What a file system wants to know.
+    pub attributes: Attributes,
+    /// Whether the page cannot be shown without it. Those files come first. Version 2.
+    pub critical: bool,
+    /// Whether the receiver has this very file already, so that no content follows. Such an entry has an
+    /// entity tag. Version 2.
+    pub kept: bool,
+}
+
+/// The CRC-32 of a content, as in zip, gzip and PNG.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Checksum(pub u32);
+
+impl Checksum {
+    /// The checksum of `content`.
+    pub fn of(content: &[u8]) -> Checksum {
+        Checksum(crc32fast::hash(content))
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// The paper's attributes of a file. By default a file is text, not executable, and may be written to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Attributes {
+    /// Not text.
+    pub binary: bool,
+    /// May be run.
+    pub executable: bool,
+    /// Must not be written to.
+    pub read_only: bool,
+}
+
+impl Attributes {
+    pub(super) fn octet(self) -> u8 {
+        u8::from(self.binary) | u8::from(self.executable) << 1 | u8::from(self.read_only) << 2
+    }
+
+    /// `None` when a bit is set that means nothing.
+    pub(super) fn of_octet(octet: u8) -> Option<Attributes> {
+        (octet < 8).then_some(Attributes {
+            binary: octet & 1 != 0,
+            executable: octet & 2 != 0,
+            read_only: octet & 4 != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_that_of_zip() {
+        // The check value of CRC-32/ISO-HDLC.
+        assert_eq!(Checksum::of(b"123456789"), Checksum(0xcbf4_3926));
+        assert_eq!(Checksum::of(b""), Checksum(0));
+        assert_eq!(Checksum(0xab).to_string(), "000000ab");
+    }
+
+    #[test]
+    fn attributes_are_an_octet() {
+        for octet in 0..8 {
+            assert_eq!(Attributes::of_octet(octet).unwrap().octet(), octet);
+        }
+        assert_eq!(Attributes::of_octet(8), None);
+        assert_eq!(Attributes::default().octet(), 0);
+    }
+}

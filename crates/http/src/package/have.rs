@@ -1,0 +1,169 @@
+//! `Package-Have`: what a client has, so that a package need not carry it.
+//!
+//! The field is a byte sequence (RFC 9651 section 3.3.5) of keys of eight octets each, ascending. A key
+//! stands for a file in one state: the first octets of SHA-256 over the name, a NUL and the entity tag.
+
+use std::fmt;
+
+use ring::digest;
+
+/// Octets of a key.
+const LENGTH: usize = 8;
+/// The most keys that a field is read with: more than fit into a head anybody takes.
+const MOST_KEYS: usize = 16_384;
+
+/// A file in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub [u8; LENGTH]);
+
+/// The key of the file `name` with the entity tag `etag`, quotation marks included.
+pub fn key(name: &str, etag: &str) -> Key {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in [name.as_bytes(), b"\0", etag.as_bytes()] {
+        context.update(part);
+    }
+    let mut key = [0; LENGTH];
+    key.copy_from_slice(&context.finish().as_ref()[..LENGTH]);
+    Key(key)
+}
+
+/// Why a field's value says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum HaveError {
+    /// Not a byte sequence between colons.
+    #[error("the field is no byte sequence")]
+    NotBytes,
+    /// Not a whole number of keys.
+    #[error("the field has part of a key")]
+    PartOfKey,
+    /// Keys that do not ascend.
+    #[error("the keys do not ascend")]
+    OutOfOrder,
+    /// More keys than are read.
+    #[error("the field has too many keys")]
+    TooMany,
+}
+
+/// What a client has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// Ascending, each once.
+    keys: Vec<Key>,
+}
+
+impl Keys {
+    /// Reads the value of a field. A server takes a value that cannot be read for none at all.
+    pub fn parse(value: &[u8]) -> Result<Keys, HaveError> {
+        let text = match value.trim_ascii() {
+            [b':', text @ .., b':'] => text,
+            _ => return Err(HaveError::NotBytes),
+        };
+        if text.len() / 4 * 3 > MOST_KEYS * LENGTH + 3 {
+            return Err(HaveError::TooMany);
+        }
+        let octets = decode(text).ok_or(HaveError::NotBytes)?;
+        let (whole, part) = octets.as_chunks::<LENGTH>();
+        if !part.is_empty() {
+            return Err(HaveError::PartOfKey);
+        }
+        if !whole.is_sorted_by(|one, next| one < next) {
+            return Err(HaveError::OutOfOrder);
+        }
+        Ok(Keys {
+            keys: whole.iter().copied().map(Key).collect(),
+        })
+    }
+
+    /// Whether the client has the file `name` in the state `etag`.
+    pub fn contains(&self, name: &str, etag: &str) -> bool {
+        !self.keys.is_empty() && self.keys.binary_search(&key(name, etag)).is_ok()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether the client has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The keys, ascending.
+    pub fn as_slice(&self) -> &[Key] {
+        &self.keys
+    }
+}
+
+impl FromIterator<Key> for Keys {
+    fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Keys {
+        let mut keys: Vec<Key> = keys.into_iter().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Keys { keys }
+    }
+}
+
+/// The field's value.
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let octets: Vec<u8> = self.keys.iter().flat_map(|key| key.0).collect();
+        write!(f, ":{}:", encode(&octets))
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Base64 (RFC 4648 section 4), padded.
+fn encode(octets: &[u8]) -> String {
+    let mut text = String::with_capacity(octets.len().div_ceil(3) * 4);
+    for group in octets.chunks(3) {
+        let bits = (0..3).fold(0, |bits, place| {
+            bits << 8 | u32::from(group.get(place).copied().unwrap_or_default())
+        });
+        for place in 0..4 {
+            text.push(if place <= group.len() {
+                char::from(ALPHABET[(bits >> (18 - 6 * place)) as usize & 63])
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+/// What base64 stands for. As RFC 9651 section 4.2.7 wants it of readers, padding may be missing and the
+/// bits behind the last octet may be anything.
+fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    let padding = text
+        .iter()
+        .rev()
+        .take_while(|&&octet| octet == b'=')
+        .count();
+    let digits = &text[..text.len() - padding];
+    if padding > 2 || padding > 0 && text.len() % 4 != 0 || digits.len() % 4 == 1 {
+        return None;
+    }
+    let mut octets = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    for group in digits.chunks(4) {
+        let mut bits = 0;
+        for &digit in group {
+            bits = bits << 6 | value(digit)?;
+        }
+        bits <<= 6 * (4 - group.len());
+        octets.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
+    }
+    Some(octets)
+}
+
+fn value(digit: u8) -> Option<u32> {
+    let value = match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
+}

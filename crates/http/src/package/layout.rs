@@ -1,0 +1,197 @@
+//! Where things are in a package, and how heads are written. All numbers are in network byte order.
+
+use fathometer_model::ContentCoding;
+
+use super::{Entry, Version};
+
+/// The first octets of every package.
+pub(super) const MAGIC: [u8; 4] = *b"OBJP";
+/// Octets of the identification: the magic and the version.
+pub(super) const IDENTIFICATION: usize = 5;
+
+/// Version 1: octets of the header.
+pub(super) const HEADER_ONE: usize = 28;
+/// Version 1: octets of what a file takes of the table at least, its name of one octet among them.
+pub(super) const LEAST_ROW: u64 = 2 + 4 + 1;
+
+/// Version 2: octets of the header.
+pub(super) const HEADER_TWO: usize = 16;
+/// Version 2, header: the names of files that are not critical ascend.
+pub(super) const ASCENDING: u8 = 1;
+/// Version 2, header: the number of files is stated.
+pub(super) const COUNTED: u8 = 2;
+
+/// Version 2: a record that ends the package, and its octets.
+pub(super) const END: u8 = 0;
+pub(super) const END_LENGTH: usize = 12;
+/// Version 2: a record of a file, and the octets before what is not always there.
+pub(super) const FILE: u8 = 1;
+pub(super) const FILE_FIXED: usize = 8;
+
+/// Version 2, record: the page cannot be shown without the file.
+pub(super) const CRITICAL: u8 = 1;
+/// Version 2, record: the receiver has the file.
+pub(super) const KEPT: u8 = 2;
+/// Version 2, record: the size is stated.
+pub(super) const SIZED: u8 = 4;
+/// Version 2, record: the last modification is stated.
+pub(super) const DATED: u8 = 8;
+
+/// What stands for a content coding in a record of version 2.
+pub(super) const fn coding_octet(coding: Option<ContentCoding>) -> u8 {
+    match coding {
+        None => 0,
+        Some(ContentCoding::Gzip) => 1,
+        Some(ContentCoding::Deflate) => 2,
+    }
+}
+
+/// The coding that an octet stands for; `None` where it stands for none that is known.
+pub(super) const fn coding_of(octet: u8) -> Option<Option<ContentCoding>> {
+    match octet {
+        0 => Some(None),
+        1 => Some(Some(ContentCoding::Gzip)),
+        2 => Some(Some(ContentCoding::Deflate)),
+        _ => None,
+    }
+}
+
+/// Appends the header and the table of version 1. Every entry has a size below 2^32.
+pub(super) fn write_table<'e>(entries: impl Iterator<Item = &'e Entry> + Clone, out: &mut Vec<u8>) {
+    let size = |entry: &Entry| entry.size.unwrap_or_default();
+    let contents: u64 = entries.clone().map(size).sum();
+    let mut table = Vec::new();
+    table.extend_from_slice(&(entries.clone().count() as u32).to_be_bytes());
+    for entry in entries.clone() {
+        table.extend_from_slice(entry.name.as_bytes());
+        table.push(0);
+    }
+    for entry in entries.clone() {
+        table.extend_from_slice(&(size(entry) as u32).to_be_bytes());
+    }
+    table.extend(entries.map(|entry| entry.attributes.octet()));
+
+    let start = out.len();
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[Version::One.number(), 0, 0, 0]);
+    out.extend_from_slice(&(table.len() as u32).to_be_bytes());
+    out.extend_from_slice(&crc32fast::hash(&table).to_be_bytes());
+    out.extend_from_slice(&contents.to_be_bytes());
+    seal(start, out);
+    out.append(&mut table);
+}
+
+/// Appends the header of version 2.
+pub(super) fn write_header(ascending: bool, files: Option<u32>, out: &mut Vec<u8>) {
+    let start = out.len();
+    let flags = if ascending { ASCENDING } else { 0 } | if files.is_some() { COUNTED } else { 0 };
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[Version::Two.number(), flags, 0, 0]);
+    out.extend_from_slice(&files.unwrap_or_default().to_be_bytes());
+    seal(start, out);
+}
+
+/// Appends the head of a file's record. The lengths of its texts have been checked.
+pub(super) fn write_record(entry: &Entry, out: &mut Vec<u8>) {
+    let start = out.len();
+    let size = if entry.kept { None } else { entry.size };
+    let coding = if entry.kept { None } else { entry.coding };
+    let mut flags = 0;
+    for (flag, set) in [
+        (CRITICAL, entry.critical),
+        (KEPT, entry.kept),
+        (SIZED, size.is_some()),
+        (DATED, entry.last_modified.is_some()),
+    ] {
+        flags |= if set { flag } else { 0 };
+    }
+    let media_type = entry.media_type.as_deref().unwrap_or_default();
+    let etag = entry.etag.as_deref().unwrap_or_default();
+    out.extend_from_slice(&[FILE, flags, entry.attributes.octet(), coding_octet(coding)]);
+    out.extend_from_slice(&(entry.name.len() as u16).to_be_bytes());
+    out.extend_from_slice(&[media_type.len() as u8, etag.len() as u8]);
+    for number in [size, entry.last_modified].into_iter().flatten() {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+    for text in [&entry.name, media_type, etag] {
+        out.extend_from_slice(text.as_bytes());
+    }
+    seal(start, out);
+}
+
+/// The octets of the head of a file's record.
+pub(super) fn record_length(entry: &Entry) -> u64 {
+    let numbers =
+        u64::from(entry.size.is_some() && !entry.kept) + u64::from(entry.last_modified.is_some());
+    let texts = [&entry.media_type, &entry.etag].map(|text| text.as_ref().map_or(0, String::len));
+    let texts = entry.name.len() + texts[0] + texts[1];
+    FILE_FIXED as u64 + 8 * numbers + texts as u64 + 4
+}
+
+/// Appends the record that ends a package of version 2.
+pub(super) fn write_end(files: u32, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[END, 0, 0, 0]);
+    out.extend_from_slice(&files.to_be_bytes());
+    seal(start, out);
+}
+
+/// Appends the checksum of what was written since `start`.
+fn seal(start: usize, out: &mut Vec<u8>) {
+    let checksum = crc32fast::hash(&out[start..]);
+    out.extend_from_slice(&checksum.to_be_bytes());
+}
+
+/// What is made of checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seals {
+    /// They are checked.
+    Checked,
+    /// They are all believed. A fuzzer's mutations would hardly get past one.
+    Believed,
+}
+
+impl Seals {
+    /// Whether the last four octets are the checksum of those before them.
+    pub(super) fn hold(self, octets: &[u8]) -> bool {
+        octets.split_last_chunk().is_some_and(|(before, told)| {
+            self.agree(u32::from_be_bytes(*told), crc32fast::hash(before))
+        })
+    }
+
+    /// Whether a checksum is what it should be.
+    pub(super) fn agree(self, told: u32, computed: u32) -> bool {
+        told == computed || self == Seals::Believed
+    }
+}
+
+/// The number in the four octets at `place`.
+pub(super) fn word(octets: &[u8], place: usize) -> u32 {
+    octets[place..place + 4]
+        .iter()
+        .fold(0, |number, &octet| number << 8 | u32::from(octet))
+}
+
+/// The number in the eight octets at `place`.
+pub(super) fn long(octets: &[u8], place: usize) -> u64 {
+    u64::from(word(octets, place)) << 32 | u64::from(word(octets, place + 4))
+}
+
+/// What the head of a file's record says in its fixed part.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fixed {
+    pub(super) flags: u8,
+    pub(super) attributes: u8,
+    pub(super) coding: u8,
+    pub(super) name: usize,
+    pub(super) media_type: usize,
+    pub(super) etag: usize,
+}
+
+impl Fixed {
+    /// The octets of the whole head, checksum included.
+    pub(super) fn head(&self) -> usize {
+        let numbers = (self.flags & (SIZED | DATED)).count_ones() as usize;
+        FILE_FIXED + 8 * numbers + self.name + self.media_type + self.etag + 4
+    }
+}

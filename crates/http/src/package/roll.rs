@@ -1,0 +1,130 @@
+//! The names that were there: no file twice, in bounded memory.
+
+use std::collections::BTreeSet;
+
+use fathometer_model::Seed;
+
+use super::Limits;
+
+/// Why a name does not go on the roll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    TooMany,
+    Duplicate,
+    OutOfOrder,
+    CriticalLate,
+}
+
+/// The files of a package so far.
+///
+/// Where names ascend, the last one says enough. Otherwise 64 bits of each are kept: of 16 384 different
+/// names two are taken for the same once in 10^11 packages, the same every time, and for the writer as
+/// for the reader. A tree and no table, because whoever chooses the names could choose where in a table
+/// they fall.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Roll {
+    seen: BTreeSet<u64>,
+    ascending: bool,
+    last: String,
+    others_began: bool,
+    files: u32,
+}
+
+impl Roll {
+    /// A roll on which the names of files that are not critical ascend, or are in no order.
+    pub(super) fn new(ascending: bool) -> Roll {
+        Roll {
+            ascending,
+            ..Roll::default()
+        }
+    }
+
+    /// The files on it.
+    pub(super) fn files(&self) -> u32 {
+        self.files
+    }
+
+    /// Puts a file on the roll, unless it cannot be there.
+    pub(super) fn admit(
+        &mut self,
+        name: &str,
+        critical: bool,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        if self.files >= limits.files {
+            return Err(Refusal::TooMany);
+        }
+        if critical && self.others_began {
+            return Err(Refusal::CriticalLate);
+        }
+        let hash = Seed(0).stream(name).0;
+        if self.ascending && !critical {
+            if self.seen.contains(&hash) {
+                return Err(Refusal::Duplicate);
+            }
+            match name.cmp(&self.last) {
+                std::cmp::Ordering::Greater => {}
+                std::cmp::Ordering::Equal => return Err(Refusal::Duplicate),
+                std::cmp::Ordering::Less => return Err(Refusal::OutOfOrder),
+            }
+            self.last.clear();
+            self.last.push_str(name);
+        } else {
+            if self.seen.contains(&hash) {
+                return Err(Refusal::Duplicate);
+            }
+            if self.seen.len() >= limits.remembered_files {
+                return Err(Refusal::TooMany);
+            }
+            self.seen.insert(hash);
+        }
+        self.others_began |= !critical;
+        self.files += 1;
+        Ok(())
+    }
+
+    /// Forgets the names: no further one comes.
+    pub(super) fn close(&mut self) {
+        self.seen = BTreeSet::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_there_twice() {
+        let limits = Limits {
+            files: 6,
+            remembered_files: 3,
+            ..Limits::default()
+        };
+        let mut roll = Roll::new(false);
+        assert_eq!(roll.admit("b", true, &limits), Ok(()));
+        assert_eq!(roll.admit("b", true, &limits), Err(Refusal::Duplicate));
+        assert_eq!(roll.admit("a", false, &limits), Ok(()));
+        assert_eq!(roll.admit("c", true, &limits), Err(Refusal::CriticalLate));
+        assert_eq!(roll.admit("b", false, &limits), Err(Refusal::Duplicate));
+        assert_eq!(roll.admit("c", false, &limits), Ok(()));
+        assert_eq!(roll.admit("d", false, &limits), Err(Refusal::TooMany));
+        assert_eq!(roll.files(), 3);
+
+        let mut roll = Roll::new(true);
+        for name in ["y", "x", "z"] {
+            assert_eq!(roll.admit(name, true, &limits), Ok(()));
+        }
+        // Three are remembered; those that ascend need no memory.
+        for (name, admitted) in [
+            ("a", Ok(())),
+            ("b", Ok(())),
+            ("b", Err(Refusal::Duplicate)),
+            ("a", Err(Refusal::OutOfOrder)),
+            ("z", Err(Refusal::Duplicate)),
+            ("zz", Ok(())),
+            ("zzz", Err(Refusal::TooMany)),
+        ] {
+            assert_eq!(roll.admit(name, false, &limits), admitted, "{name}");
+        }
+    }
+}
