@@ -20,8 +20,9 @@ pub mod units;
 
 pub use body::{Body, Stretch};
 pub use record::{
-    CellKey, CloseReason, ConnectionRecord, DirectionCertificate, ExchangeRecord, ExchangeRow,
-    Failure, Outcome, PathCertificate, ReplicateRecord, TlsRecord, Validity,
+    CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
+    ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, TlsRecord,
+    Validity,
 };
 pub use seed::Seed;
 pub use site::{ContentCoding, File, FileId, Page, Site};

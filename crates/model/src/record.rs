@@ -62,6 +62,39 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// One file that a retrieval was about, and when the client could use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileArrival {
+    /// Its target.
+    pub target: String,
+    /// Octets of its content that came for it, in their content coding: none for a copy that the
+    /// client had.
+    pub octets: Bytes,
+    /// When its first octet was read: of the response that brought it, or where files come together
+    /// of what stands for it there.
+    pub started: Instant,
+    /// When it was whole, or found current.
+    pub usable: Instant,
+    /// How it came.
+    pub by: Delivery,
+}
+
+/// How a client came by a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// It was asked for, and had a response of its own.
+    Singly,
+    /// With others in one response: a package or an archive.
+    Bundled,
+    /// The server pushed it.
+    Pushed,
+    /// The client's copy is current, as the server said.
+    Current,
+    /// The client has a copy and did not ask.
+    Cached,
+}
+
 /// One request and its response in the fixed width that a column of a table wants: what a load test
 /// stores, where there may be a hundred million of them. Times are nanoseconds since the test's
 /// origin; a time of zero means that it never came to that.
