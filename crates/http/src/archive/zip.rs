@@ -1,0 +1,181 @@
+//! ZIP: APPNOTE.TXT 6.3. Its list of contents stands at the end, so that nothing of it is of use
+//! before all of it is there.
+//!
+//! Written are files as they are (method 0); read are also deflated ones. Checksums are compared.
+
+use std::io::{self, Cursor, Read as _, Write as _};
+
+use ::zip::result::ZipError as Broken;
+use ::zip::write::SimpleFileOptions;
+use ::zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+
+use super::{File, Member, is_name};
+
+/// Octets of content that an archive may unfold to.
+pub const LARGEST: u64 = 1 << 30;
+
+/// Why an archive cannot be written or was not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum ZipError {
+    /// It is no archive, is damaged or cut short, or needs what is not there (encryption, another
+    /// compression).
+    #[error("no zip archive, or damaged: {0}")]
+    Broken(#[from] Broken),
+    /// A file's content is damaged.
+    #[error("the content of {name:?} cannot be read: {error}")]
+    Content {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        error: io::Error,
+    },
+    /// A file has a name that none may have ([`is_name`]).
+    #[error("{name:?} is no name of a file of an archive")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Its files are larger than [`LARGEST`] together.
+    #[error("the archive unfolds to more than {LARGEST} B")]
+    TooLarge,
+}
+
+/// An archive of the members. Of one name there may be one.
+pub fn write<'m>(members: impl IntoIterator<Item = Member<'m>>) -> Result<Vec<u8>, ZipError> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for member in members {
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Stored)
+            .last_modified_time(local_time(member.last_modified))
+            .large_file(member.content.len().0 > u64::from(u32::MAX))
+            .unix_permissions(0o644);
+        writer.start_file(member.name, options)?;
+        for piece in member.content.pieces() {
+            writer.write_all(piece).map_err(Broken::from)?;
+        }
+    }
+    Ok(writer.finish()?.into_inner())
+}
+
+/// The files of a whole archive, in the order of its list. Folders and links are passed over.
+pub fn read_whole(archive: &[u8]) -> Result<Vec<File>, ZipError> {
+    let mut reader = ZipArchive::new(Cursor::new(archive))?;
+    let mut files = Vec::new();
+    let mut left = LARGEST;
+    for index in 0..reader.len() {
+        let mut entry = reader.by_index(index)?;
+        if !entry.is_file() {
+            continue;
+        }
+        let name = entry.name()?.into_owned();
+        if !is_name(&name) {
+            return Err(ZipError::Name { name });
+        }
+        // What the list says of the size is not to be trusted.
+        let mut content = Vec::new();
+        let result = entry.by_ref().take(left + 1).read_to_end(&mut content);
+        if let Err(error) = result {
+            return Err(ZipError::Content { name, error });
+        }
+        left = left
+            .checked_sub(content.len() as u64)
+            .ok_or(ZipError::TooLarge)?;
+        files.push(File { name, content });
+    }
+    Ok(files)
+}
+
+/// A second since the Unix epoch as an archive has it: from 1980 on, in no particular time zone.
+fn local_time(second: u64) -> DateTime {
+    let (days, rest) = (second / 86_400, second % 86_400);
+    // Of years that begin in March, leap days are the last; eras of 400 years are alike.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let (month, day) = (march + 3, day - (153 * march + 2) / 5 + 1);
+    let year = 400 * era + year + month / 13;
+    let month = if month > 12 { month - 12 } else { month };
+    DateTime::from_date_and_time(
+        year.min(u64::from(u16::MAX)) as u16,
+        month as u8,
+        day as u8,
+        (rest / 3_600) as u8,
+        (rest / 60 % 60) as u8,
+        (rest % 60) as u8,
+    )
+    .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Body;
+
+    use super::*;
+
+    fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let bodies: Vec<Body> = files.iter().map(|(_, octets)| (*octets).into()).collect();
+        let members = files.iter().zip(&bodies);
+        write(members.map(|((name, _), content)| Member {
+            name,
+            last_modified: 867_801_600,
+            content,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let files: [(&str, &[u8]); 3] = [
+            ("index.html", b"<p>"),
+            ("a/\u{fc} b", &[7; 70_000]),
+            ("0", b""),
+        ];
+        let read = read_whole(&archive(&files)).unwrap();
+        let read: Vec<_> = read.iter().map(|f| (&f.name[..], &f.content[..])).collect();
+        assert_eq!(read, files);
+    }
+
+    #[test]
+    fn what_is_damaged_or_climbs_is_refused() {
+        let whole = archive(&[("index.html", b"content")]);
+        for length in 0..whole.len() {
+            assert!(read_whole(&whole[..length]).is_err(), "{length}");
+        }
+        let mut damaged = whole.clone();
+        let content = whole.windows(7).position(|w| w == b"content").unwrap();
+        damaged[content] ^= 1;
+        let error = read_whole(&damaged).unwrap_err();
+        assert!(
+            matches!(&error, ZipError::Content { name, .. } if name == "index.html"),
+            "{error}"
+        );
+        let climbs = archive(&[("../a", b"")]);
+        assert!(matches!(read_whole(&climbs), Err(ZipError::Name { .. })));
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (second, expected) in [
+            (867_801_600, (1997, 7, 2, 0, 0, 0)),
+            (951_827_696, (2000, 2, 29, 12, 34, 56)),
+            (951_868_800, (2000, 3, 1, 0, 0, 0)),
+            (1_735_689_598, (2024, 12, 31, 23, 59, 58)),
+            (4_107_542_400, (2100, 3, 1, 0, 0, 0)),
+            // Before there were archives.
+            (1, (1980, 1, 1, 0, 0, 0)),
+        ] {
+            let t = local_time(second);
+            let told = (
+                t.year(),
+                t.month(),
+                t.day(),
+                t.hour(),
+                t.minute(),
+                t.second(),
+            );
+            assert_eq!(told, expected);
+        }
+    }
+}
