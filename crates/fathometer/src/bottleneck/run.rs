@@ -79,6 +79,7 @@ pub fn explore(
     interrupted: &(dyn Fn() -> bool + Sync),
     record: &mut dyn FnMut(&Observation) -> Result<(), Failure>,
 ) -> Result<Findings, Failure> {
+    let _awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
     let mut findings = Findings::default();
     let mut variants = vec![Variant {
         setup: request.setup.clone(),

@@ -13,8 +13,12 @@ use serde_json::Value;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// How often a plant is tried. Intervals of three repetitions miss by chance once in a while, and a
-/// machine may be too busy; what is named wrongly every time is wrong.
+/// The plants that are tried here, one for each kind of limit: of the host, of the path, of the server's
+/// own making. `fathometer bottleneck --self-test` tries all of them, which takes ten minutes.
+const TRIED: [&str; 3] = ["cpu-quota", "link-rate", "sleep"];
+
+/// How often a plant is tried that is named wrongly: intervals of three repetitions miss by chance once
+/// in a while.
 const CHANCES: u32 = 2;
 
 /// One at a time: what is measured is processor time.
@@ -60,35 +64,32 @@ fn what_was_built_in_is_named() {
         return;
     }
     let _alone = alone();
-    let plants = fathometer::bottleneck::plants::PLANTS;
     let mut wrong = Vec::new();
     let mut named = 0;
-    for plant in &plants {
+    for plant in TRIED {
         let mut tried = Value::Null;
         for _ in 0..CHANCES {
-            let output = bottleneck(&["--self-test", "--plant", plant.name, "--json", "--quiet"]);
+            let output = bottleneck(&["--self-test", "--plant", plant, "--json", "--quiet"]);
             tried = json(&output)[0].clone();
-            if tried["outcome"] == "right" {
+            if tried["outcome"] != "wrong" {
                 break;
             }
-            println!("{}: {}", plant.name, tried["verdict"]);
+            println!("{plant}: {}", tried["verdict"]);
         }
-        println!(
-            "{:16} {:16} {}",
-            plant.name,
-            plant.limit.name(),
-            tried["named"]
-        );
+        println!("{plant:16} {}", tried["named"]);
         match tried["outcome"].as_str() {
             Some("right") => named += 1,
-            Some("wrong") => wrong.push(format!("{}: {}", plant.name, tried["verdict"])),
-            _ => println!("  {}: {}", tried["outcome"], tried["verdict"]),
+            Some("wrong") => wrong.push(format!("{plant}: {}", tried["verdict"])),
+            // A machine that others keep busy leaves a plant undecided, and says why.
+            _ => {
+                println!("  {}: {}", tried["outcome"], tried["verdict"]);
+                assert_eq!(tried["outcome"], "invalid", "{tried}");
+                assert!(!tried["verdict"].as_str().unwrap().is_empty(), "{tried}");
+            }
         }
     }
-    println!("{named} of {} named rightly", plants.len());
+    println!("{named} of {} named rightly", TRIED.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // A machine that others keep busy leaves most undecided, and says so; hardly all of them.
-    assert!(named >= 2, "{named} of {} named", plants.len());
 }
 
 #[test]

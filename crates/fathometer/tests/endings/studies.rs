@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::laboratory::possible;
 use crate::place::{Place, Running, SHORT, measured, whole_lines};
-use crate::waiting::wait_until;
+use crate::waiting::{SOON, wait_until};
 
 #[test]
 fn an_interrupted_run_is_a_run_that_can_be_read() {
@@ -88,14 +88,14 @@ fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
         return;
     }
     let place = Place::new();
-    let Some(disk) = SmallDisk::mount(&place.path().join("disk"), "2m") else {
+    let Some(disk) = SmallDisk::mount(&place.path().join("disk"), "6m") else {
         return;
     };
     let run = disk.0.join("run");
-    // The LAN's captures fill the disk while pages are under way on the modem line, which take
-    // longer than this test waits: they must be ended too.
+    // The LAN's captures fill the disk, which has room for several, while pages are under way on the
+    // modem line: they must be ended too.
     let mut running = place.study("nielsen97", &["block=main", "path=lan", "path=ppp"], &run);
-    let ended = running.ended();
+    let ended = running.ended_within(4 * SOON);
     ended.assert_failed(&["disk", "free some"]);
     assert!(ended.err.contains("fathometer report"), "{}", ended.err);
     assert_eq!(place.processes(), Vec::<String>::new());
@@ -103,7 +103,7 @@ fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
     assert!(whole_lines(&run) >= 1);
 
     // Without room for its files the report is shown all the same.
-    fs::write(disk.0.join("rest"), vec![0; 2 << 20]).unwrap_err();
+    fs::write(disk.0.join("rest"), vec![0; 6 << 20]).unwrap_err();
     let full = place.fathometer(&["report", run.to_str().unwrap()]).ended();
     assert_eq!(full.code, Some(1), "{}", full.err);
     assert!(full.out.contains("Validity:"), "{}", full.out);

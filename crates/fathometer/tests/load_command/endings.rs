@@ -182,7 +182,8 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
             record.to_str().unwrap(),
         ],
     );
-    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    // On a machine that others keep busy the generator may have been late, and says so.
+    assert!(matches!(ended.code, Some(1 | 3)), "{}", ended.err);
     let measured = ended.summary().measured;
     let counts = &measured.counts;
     assert_eq!((counts.planned, counts.sent), (200, 2));
