@@ -1,14 +1,14 @@
-//! Bars with their intervals and the published figures, a panel a path.
+//! Bars with their intervals and the published figures, a panel a table, or a panel a section where a
+//! table has several.
 
 use maud::{Markup, html};
 
 use super::stacked;
-use super::svg::{Scale, label, xy};
+use super::svg::{Scale, label, label_width, natural_width, xy};
 use crate::digest::Digest;
 use crate::study::Figure;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 
-const LABELS: f64 = 148.0;
 const PANEL: f64 = 276.0;
 const PANEL_GAP: f64 = 16.0;
 const TOP: f64 = 26.0;
@@ -38,15 +38,25 @@ pub(super) fn headline(digest: &Digest<'_>) -> Markup {
 
 /// One chart; `None` when none of its tables was measured.
 fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
-    let panels: Vec<(&str, Vec<&TableResult>)> = figure
-        .tables
-        .iter()
-        .filter_map(|id| {
-            let tables = digest.measured_tables(id);
-            let panel = digest.study.table(id)?.panel.as_str();
-            (!tables.is_empty()).then_some((panel, tables))
-        })
-        .collect();
+    let mut panels: Vec<Found<'_>> = Vec::new();
+    for id in &figure.tables {
+        let tables = digest.measured_tables(id);
+        let sections = sections(&tables);
+        let title = digest.study.table(id)?.panel.as_str();
+        match sections.len() {
+            _ if tables.is_empty() => {}
+            0 | 1 => panels.push(Found {
+                title,
+                section: None,
+                tables,
+            }),
+            _ => panels.extend(sections.into_iter().map(|section| Found {
+                title: section,
+                section: Some(section),
+                tables: tables.clone(),
+            })),
+        }
+    }
     if panels.is_empty() {
         return None;
     }
@@ -54,12 +64,13 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     let rows = rows(&panels);
     let has_published = panels
         .iter()
-        .flat_map(|(_, tables)| tables)
+        .flat_map(|panel| &panel.tables)
         .any(|table| table.has_published());
     let lane = BAR + BAR_GAP;
     let row_height = lane * eras.len() as f64 + ROW_GAP;
     let height = TOP + row_height * rows.len() as f64 + AXIS;
-    let width = LABELS + panels.len() as f64 * (PANEL + PANEL_GAP);
+    let labels = label_width(rows.iter().map(String::as_str));
+    let width = labels + panels.len() as f64 * (PANEL + PANEL_GAP);
     Some(html! {
         figure.chart {
             h3 { (figure.title) }
@@ -72,21 +83,21 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
             }
             div.scroll {
                 svg viewBox={ "0 0 " (xy(width)) " " (xy(height)) } role="img"
+                    style=(natural_width(width))
                     aria-label={ (figure.title) ". The figures are in the tables below." } {
                     @for (place, row) in rows.iter().enumerate() {
-                        text.row x=(xy(LABELS - 10.0)) text-anchor="end"
+                        text.row x=(xy(labels - 10.0)) text-anchor="end"
                             y=(xy(TOP + row_height * (place as f64 + 0.5) - ROW_GAP / 2.0 + 4.0)) {
                             (row)
                         }
                     }
-                    @for (place, (title, tables)) in panels.iter().enumerate() {
+                    @for (place, found) in panels.iter().enumerate() {
                         (Panel {
-                            title,
-                            tables,
+                            found,
                             figure,
                             eras: &eras,
                             rows: &rows,
-                            left: LABELS + place as f64 * (PANEL + PANEL_GAP),
+                            left: labels + place as f64 * (PANEL + PANEL_GAP),
                             row_height,
                         }.draw())
                     }
@@ -97,10 +108,28 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     })
 }
 
+/// What a panel shows: the tables of one name, one for each era, or a section of them.
+struct Found<'a> {
+    title: &'a str,
+    section: Option<&'a str>,
+    tables: Vec<&'a TableResult>,
+}
+
+/// The sections of tables, in order.
+fn sections<'a>(tables: &[&'a TableResult]) -> Vec<&'a str> {
+    let mut sections: Vec<&str> = Vec::new();
+    for row in tables.iter().flat_map(|table| &table.rows) {
+        if !sections.contains(&row.section.as_str()) {
+            sections.push(&row.section);
+        }
+    }
+    sections
+}
+
 /// The rows of all panels, in the order of the first that has each.
-fn rows(panels: &[(&str, Vec<&TableResult>)]) -> Vec<String> {
+fn rows(panels: &[Found<'_>]) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
-    let all = panels.iter().flat_map(|(_, tables)| tables);
+    let all = panels.iter().flat_map(|panel| &panel.tables);
     for row in all.flat_map(|table| &table.rows) {
         if !rows.contains(&row.brief) {
             rows.push(row.brief.clone());
@@ -110,8 +139,7 @@ fn rows(panels: &[(&str, Vec<&TableResult>)]) -> Vec<String> {
 }
 
 struct Panel<'a> {
-    title: &'a str,
-    tables: &'a [&'a TableResult],
+    found: &'a Found<'a>,
     figure: &'a Figure,
     eras: &'a [String],
     rows: &'a [String],
@@ -124,7 +152,7 @@ impl Panel<'_> {
         let scale = self.scale();
         let bottom = TOP + self.row_height * self.rows.len() as f64;
         html! {
-            text.panel x=(xy(self.left)) y="14" { (self.title) }
+            text.panel x=(xy(self.left)) y="14" { (self.found.title) }
             @for tick in scale.ticks(5) {
                 line.grid x1=(xy(scale.place(tick))) x2=(xy(scale.place(tick)))
                     y1=(xy(TOP - 4.0)) y2=(xy(bottom)) {}
@@ -142,13 +170,14 @@ impl Panel<'_> {
     fn row(&self, row: &str, top: f64, scale: &Scale) -> Markup {
         let lane = BAR + BAR_GAP;
         let published = self
+            .found
             .tables
             .iter()
             .find_map(|table| self.datum(table, row)?.1.published);
         let lanes_end = top + lane * self.eras.len() as f64 - BAR_GAP;
         html! {
             @for (index, era) in self.eras.iter().enumerate() {
-                @let table = self.tables.iter().find(|table| table.era == *era);
+                @let table = self.found.tables.iter().find(|table| table.era == *era);
                 @let found = table.and_then(|table| self.datum(table, row));
                 @let y = top + lane * index as f64;
                 @match found {
@@ -203,13 +232,16 @@ impl Panel<'_> {
     fn datum<'t>(&self, table: &'t TableResult, row: &str) -> Option<(&'t Column, &'t Datum)> {
         let group = table.group(&self.figure.group)?;
         let column = table.column(&self.figure.column)?;
-        let row: &RowResult = table.rows.iter().find(|r| r.brief == row)?;
+        let row: &RowResult = table.rows.iter().find(|r| {
+            r.brief == row && self.found.section.is_none_or(|section| r.section == section)
+        })?;
         Some((&table.columns[column], &row.data[group][column]))
     }
 
     /// From zero, so that lengths are amounts, to the largest figure, with room for its digits.
     fn scale(&self) -> Scale {
         let largest = self
+            .found
             .tables
             .iter()
             .flat_map(|table| self.rows.iter().filter_map(|row| self.datum(table, row)))

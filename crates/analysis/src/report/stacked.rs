@@ -2,12 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::svg::{Scale, label, xy};
+use super::svg::{Scale, label, label_width, natural_width, xy};
 use crate::digest::Digest;
 use crate::study::Figure;
 use crate::tables::{Measured, RowResult, TableResult};
 
-const LABELS: f64 = 148.0;
 const PANEL: f64 = 250.0;
 const PANEL_GAP: f64 = 22.0;
 const TOP: f64 = 26.0;
@@ -41,7 +40,8 @@ pub(super) fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     let lane = BAR + BAR_GAP;
     let row_height = lane * tables.len() as f64 + ROW_GAP;
     let bottom = TOP + row_height * rows.len() as f64;
-    let width = LABELS + sections.len() as f64 * (PANEL + PANEL_GAP);
+    let labels = label_width(rows.iter().copied());
+    let width = labels + sections.len() as f64 * (PANEL + PANEL_GAP);
     Some(html! {
         figure.chart.stacked {
             h3 { (figure.title) }
@@ -58,15 +58,16 @@ pub(super) fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
             }
             div.scroll {
                 svg viewBox={ "0 0 " (xy(width)) " " (xy(bottom + AXIS)) } role="img"
+                    style=(natural_width(width))
                     aria-label={ (figure.title) ". The figures are in the tables below." } {
                     @for (place, row) in rows.iter().enumerate() {
-                        text.row x=(xy(LABELS - 10.0)) text-anchor="end"
+                        text.row x=(xy(labels - 10.0)) text-anchor="end"
                             y=(xy(TOP + row_height * (place as f64 + 0.5) - ROW_GAP / 2.0 + 4.0)) {
                             (row)
                         }
                     }
                     @for (place, section) in sections.iter().enumerate() {
-                        @let left = LABELS + place as f64 * (PANEL + PANEL_GAP);
+                        @let left = labels + place as f64 * (PANEL + PANEL_GAP);
                         @let scale = scale(figure, &tables, section, left);
                         text.panel x=(xy(left)) y="14" { (section) }
                         @for tick in scale.ticks(4) {

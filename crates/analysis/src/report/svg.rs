@@ -108,6 +108,23 @@ pub(super) fn xy(value: f64) -> String {
     format!("{value:.1}")
 }
 
+/// The room for the rows' labels in front of the bars: what the longest takes, and a gap.
+pub(super) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
+    /// Of a character of the report's sans serif at the size of labels, on average, generously.
+    const CHARACTER: f64 = 6.7;
+    let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0);
+    (longest as f64 * CHARACTER + 14.0).clamp(60.0, 320.0)
+}
+
+/// The style of a picture of this width: texts are hardly larger or smaller than those around it.
+pub(super) fn natural_width(width: f64) -> String {
+    format!(
+        "max-width:{:.0}px;min-width:{:.0}px",
+        width * 1.2,
+        width * 0.8
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
