@@ -8,9 +8,9 @@ use std::time::Duration;
 use fathometer_analysis::load::{Generator, LoopKind, Window};
 use fathometer_model::{Failure, Validity};
 
-/// The send lag's 99th percentile may be this much, or [`LAG_SHARE`] of the median latency if that
-/// is more.
-const LAG: Duration = Duration::from_millis(1);
+/// The send lag's 99th percentile may be this much, if nothing else is said, or [`LAG_SHARE`] of the
+/// median latency if that is more.
+pub(super) const LAG: Duration = Duration::from_millis(1);
 
 /// See [`LAG`].
 const LAG_SHARE: f64 = 0.1;
@@ -33,6 +33,8 @@ const RECORDER: f64 = 0.01;
 /// What is known beside the result.
 pub(super) struct Circumstances<'a> {
     pub(super) kind: &'a LoopKind,
+    /// What the send lag's 99th percentile may be, see [`LAG`].
+    pub(super) lag: Duration,
     pub(super) clock_source: &'a str,
     /// Time that the loops waited for the recorder, all together.
     pub(super) recorder_wait: Duration,
@@ -56,7 +58,7 @@ pub(super) fn examine(
         latency.send_lag.quantile(0.99),
         latency.corrected.quantile(0.5),
     ) {
-        let limit = LAG.max(median.mul_f64(LAG_SHARE));
+        let limit = circumstances.lag.max(median.mul_f64(LAG_SHARE));
         if lag > limit {
             validity.invalidate(format!(
                 "the generator was late: 1 request of 100 left more than {lag:.1?} after it was \
@@ -145,6 +147,7 @@ mod tests {
         change(&mut window, &mut generator);
         let circumstances = Circumstances {
             kind: &LoopKind::Closed { users: 1 },
+            lag: LAG,
             clock_source: "tsc",
             recorder_wait: Duration::ZERO,
         };

@@ -141,6 +141,9 @@ pub struct Options {
     /// How long before a planned instant a loop stops sleeping and waits awake. Zero sleeps to the
     /// last: the send lag is then what the system takes to wake a thread.
     pub spin: Duration,
+    /// What the send lag's 99th percentile may be before the result is INVALID; a tenth of the median
+    /// latency is believed in any case.
+    pub send_lag: Duration,
     /// Where everything random comes from.
     pub seed: Seed,
     /// Requests after which this side closes a connection, as soon as all of them are answered;
@@ -181,6 +184,7 @@ impl Options {
             threads: 1,
             pin: false,
             before_others: true,
+            send_lag: health::LAG,
             spin: Duration::ZERO,
             seed: Seed(1),
             max_requests: None,

@@ -393,6 +393,7 @@ impl Test<'_> {
         let setup = self.setup(edges, &machine);
         let circumstances = Circumstances {
             kind: &setup.kind,
+            lag: self.options.send_lag,
             clock_source: &machine.clock_source,
             recorder_wait,
         };

@@ -28,6 +28,17 @@ pub struct Study {
     /// Of which replicates the packets are kept when they have been counted; of page retrievals.
     #[serde(default)]
     pub captures: Captures,
+    /// The most octets that captures keep of a packet; all of it if left out. Heads are enough where files
+    /// are large, and sizes are counted all the same.
+    #[serde(default)]
+    pub snap_length: Option<u32>,
+    /// Whether the processor time of both hosts is told; of page retrievals. Each host then receives packets
+    /// on a thread of its own.
+    #[serde(default)]
+    pub accounts: bool,
+    /// Paths whose cells have the machine to themselves: these are run first, one path after the other.
+    #[serde(default)]
+    pub alone: Vec<String>,
     /// How a load is measured; a study of the kind `load` has it.
     #[serde(default)]
     pub load: Option<Load>,
@@ -149,6 +160,10 @@ pub struct Limits {
     pub lateness_p99_us: u64,
     /// Largest believable lateness of any packet, in microseconds.
     pub lateness_max_us: u64,
+    /// Load studies: largest believable 99th percentile of the send lag, in microseconds; the load
+    /// engine's own limit if left out.
+    #[serde(default)]
+    pub send_lag_p99_us: Option<u64>,
     /// Longest time a replicate may take, in seconds; past it the replicate is ended and INVALID.
     pub deadline_s: u64,
 }

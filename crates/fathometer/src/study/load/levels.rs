@@ -150,6 +150,9 @@ impl<'a> Levels<'a> {
         plan.sessions = self.sessions;
         let address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
         let timeout = Duration::from_secs_f64(self.load.timeout_s);
+        let base = Options::new(address, study.client.host.clone(), Arc::new(plan));
+        let limits = study.limits.get(setup.cell.level("path"));
+        let send_lag = limits.and_then(|limits| limits.send_lag_p99_us);
         Ok(Options {
             users: Users::Closed {
                 users: self.users,
@@ -171,11 +174,12 @@ impl<'a> Levels<'a> {
             limit: Limit::Time(self.duration),
             drain: timeout.min(Duration::from_secs(2)),
             seed,
+            send_lag: send_lag.map_or(base.send_lag, Duration::from_micros),
             sockets: SocketOptions {
                 no_delay: Some(true),
                 ..setup.era.settings(Side::Client, None).socket
             },
-            ..Options::new(address, study.client.host.clone(), Arc::new(plan))
+            ..base
         })
     }
 }
