@@ -20,6 +20,7 @@
 //! - [`process`]: programs inside a namespace, that end when told and when we do
 //! - [`sched`]: where threads run
 //! - [`usage`]: what a thread has used
+//! - [`page_cache`]: what of a file is in memory
 //! - [`machine`]: what a reader must know of the machine
 //! - [`signal`]: the user's wish to end
 //! - [`terminal`]: the terminal while a view has it
@@ -33,6 +34,7 @@ pub mod error;
 pub mod machine;
 pub mod namespace;
 pub mod netlink;
+pub mod page_cache;
 pub mod pcapng;
 pub mod poller;
 pub mod priority;

@@ -1,5 +1,7 @@
-//! What a thread and the process have used.
+//! What threads and the process have used.
 
+use std::os::unix::thread::JoinHandleExt as _;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fathometer_model::Bytes;
@@ -29,6 +31,73 @@ pub fn thread_time() -> ProcessorTime {
     ProcessorTime {
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
+    }
+}
+
+/// The clock of the processor time that one thread of this process has used, its kernel's work on its
+/// behalf included. It is exact to the nanosecond, also while the thread runs, and any thread may read it.
+///
+/// What the kernel does in interrupts that happen to hit the thread is in it where the kernel does not
+/// account for them apart (`CONFIG_IRQ_TIME_ACCOUNTING`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadClock {
+    clock: libc::clockid_t,
+}
+
+impl ThreadClock {
+    /// Of the calling thread.
+    pub fn current() -> ThreadClock {
+        ThreadClock::numbered(crate::cgroup::thread_number())
+    }
+
+    /// Of the thread that the kernel numbers so.
+    pub fn numbered(thread: u32) -> ThreadClock {
+        // Clocks of threads are made of their numbers (MAKE_THREAD_CPUCLOCK of the kernel): the
+        // complement, a bit for a thread rather than a process (4), and which of its clocks (2: what
+        // the scheduler counts).
+        let thread = thread as libc::clockid_t;
+        ThreadClock {
+            clock: (!thread << 3) | 4 | 2,
+        }
+    }
+
+    /// Of a thread that has not been joined; `None` when it has ended.
+    pub fn of<T>(thread: &JoinHandle<T>) -> Option<ThreadClock> {
+        let mut clock = 0;
+        // SAFETY: the handle keeps the thread's descriptor until it is joined, so the number is valid;
+        // the call writes one number to memory that is ours.
+        let refused = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
+        (refused == 0).then_some(ThreadClock { clock })
+    }
+
+    /// The thread, as the kernel numbers it.
+    pub fn thread_number(self) -> u32 {
+        !(self.clock >> 3) as u32
+    }
+
+    /// Octets that the thread has had fetched from storage so far: what was in the page cache is not
+    /// among them. `None` where the kernel keeps no such account, and when the thread has ended.
+    pub fn storage_read(self) -> Option<Bytes> {
+        let account = format!("/proc/self/task/{}/io", self.thread_number());
+        let account = std::fs::read_to_string(account).ok()?;
+        let told = account
+            .lines()
+            .find_map(|line| line.strip_prefix("read_bytes:"))?;
+        told.trim().parse().ok().map(Bytes)
+    }
+
+    /// What it has used so far; `None` when the thread has ended.
+    pub fn read(self) -> Option<Duration> {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the call writes one time to memory that is ours, and refuses clocks that are none.
+        let refused = unsafe { libc::clock_gettime(self.clock, &raw mut time) };
+        (refused == 0).then(|| {
+            Duration::from_secs(time.tv_sec.max(0) as u64)
+                + Duration::from_nanos(time.tv_nsec.max(0) as u64)
+        })
     }
 }
 
@@ -74,6 +143,34 @@ mod tests {
             n = std::hint::black_box(n + 1);
         }
         assert!(n > 0 && peak_memory() > Bytes(1 << 20));
+    }
+
+    #[test]
+    fn the_clock_of_a_thread_runs_while_the_thread_does() {
+        let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = std::sync::Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut n = 0u64;
+            while !told.load(std::sync::atomic::Ordering::Relaxed) {
+                n = std::hint::black_box(n + 1);
+            }
+            n
+        });
+        let clock = ThreadClock::of(&thread).unwrap();
+        let own = ThreadClock::current();
+        assert_eq!(own.thread_number(), crate::cgroup::thread_number());
+        let (first, idle) = (clock.read().unwrap(), own.read().unwrap());
+        let waited = std::time::Instant::now();
+        while clock.read().unwrap() - first < Duration::from_millis(5) {
+            assert!(waited.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Waiting is not working.
+        let (worked, waited) = (clock.read().unwrap() - first, own.read().unwrap() - idle);
+        assert!(waited < worked, "{waited:?} {worked:?}");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(thread.join().unwrap() > 0);
+        assert_eq!(clock.read(), None);
     }
 
     #[test]
