@@ -518,6 +518,11 @@ impl Connection {
                 self.stop(CloseReason::ClientTruncated);
             }
         }
+        self.end_if_nothing_is_owed();
+    }
+
+    /// Ends a connection that takes up no more requests and has answered all others.
+    fn end_if_nothing_is_owed(&mut self) {
         if let Leaving::Above(_, reason) = self.leaving
             && self.streams.is_empty()
         {

@@ -41,6 +41,9 @@ impl Connection {
                 Err(Error::Connection(error)) => self.refuse(error),
                 Err(Error::Stream(error)) => self.refuse_stream(error, now),
             }
+            // Here, and not when the input is used up: what comes behind must not matter by coming
+            // with it.
+            self.end_if_nothing_is_owed();
         }
         self.note_partial_frame(&reader, now);
         self.reader = reader;
@@ -212,6 +215,7 @@ impl Connection {
                 }
                 (None, _) => {}
             }
+            self.end_if_nothing_is_owed();
             if self.close_reason.is_some() {
                 return Ok(());
             }

@@ -380,10 +380,7 @@ impl Connection {
     }
 
     /// What happened that was not read from a stream. `Closed` is the last event of all.
-    pub fn poll_event(&mut self, now: Instant) -> Option<Event<'static>> {
-        if self.events.is_empty() {
-            self.leave(now);
-        }
+    pub fn poll_event(&mut self, _now: Instant) -> Option<Event<'static>> {
         self.events.pop_front()
     }
 
@@ -421,13 +418,14 @@ impl Connection {
         }
     }
 
-    /// Brings what QPACK has to say onto its streams.
+    /// Brings what QPACK has to say onto its streams, and ends a connection that is over.
     pub(super) fn settle(&mut self) {
         if self.phase == Phase::Open
             && let Err(fault) = self.critical.settle()
         {
             self.fail(fault);
         }
+        self.leave_if_nothing_is_owed();
     }
 }
 

@@ -10,8 +10,9 @@ use crate::h3::critical::Told;
 use crate::h3::{Action, ErrorCode, Fault};
 
 impl Connection {
-    /// Closes the connection when the server leaves and owes nothing more.
-    pub(super) fn leave(&mut self, _now: Instant) {
+    /// Closes the connection when the server leaves and owes nothing more. Asked after every frame and
+    /// every request's end, so that what comes behind does not matter by coming with it.
+    pub(super) fn leave_if_nothing_is_owed(&mut self) {
         if self.leaving && self.phase == Phase::Open && self.streams.is_empty() {
             self.close(
                 CloseReason::ServerAsked,
@@ -132,6 +133,7 @@ impl Connection {
                 for request in unprocessed {
                     self.reject(request, Failure::GoneAway);
                 }
+                self.leave_if_nothing_is_owed();
             }
             // Only clients say that.
             Told::Priority(..) => {}

@@ -55,7 +55,6 @@ impl Connection {
             if !is_bidirectional(stream) {
                 self.read_critical(stream, input, now);
                 self.settle();
-                self.leave(now);
                 if self.events.is_empty() {
                     return None;
                 }
@@ -80,10 +79,7 @@ impl Connection {
             }
             self.settle();
             if self.events.is_empty() {
-                self.leave(now);
-                if self.events.is_empty() {
-                    return None;
-                }
+                return None;
             }
         }
     }
@@ -148,7 +144,7 @@ impl Connection {
     }
 
     fn read_critical(&mut self, stream: u64, input: &mut &[u8], now: Instant) {
-        loop {
+        while self.phase == Phase::Open {
             let actions = &mut self.actions;
             let mut act = |action| actions.push_back(action);
             match self.critical.read(stream, input, &mut act, now) {
