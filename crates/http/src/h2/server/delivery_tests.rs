@@ -311,6 +311,50 @@ fn what_goes_with_a_page_is_promised_before_it_and_sent_behind_it() {
 }
 
 #[test]
+fn a_page_goes_before_all_that_is_promised_with_it() {
+    let dependency = raw(FrameType::PRIORITY, 0, 1, &[0, 0, 0, 0, 0]);
+    for (field, before) in [
+        ("u=3", &[][..]),
+        ("u=3, i", &[]),
+        ("u=6, i", &[]),
+        ("", &dependency),
+    ] {
+        for (heads, work) in [
+            (Heads::AtOnce, 0),
+            (Heads::WithContent, 0),
+            (Heads::WithContent, 10),
+        ] {
+            let mut config = ServerConfig {
+                service_time: Duration::from_millis(work),
+                early_hints: false,
+                ..ServerConfig::default()
+            };
+            config.framing.heads = heads;
+            config.framing.data = 3;
+            let mut host = pushing(config, &[]);
+            host.push(before);
+            let more = [("priority", field)];
+            let request =
+                host.get_with(1, "/index.html", if field.is_empty() { &[] } else { &more });
+            host.send(&request).wait(Duration::from_secs(1));
+            let mut order = host.order();
+            assert_eq!(order.len(), 2 + 2 + 334);
+            order.dedup();
+            let apart = before.is_empty() || work > 0;
+            let all = if apart {
+                &[1, 2, 4][..]
+            } else {
+                &[1, 2, 4, 2, 4]
+            };
+            assert_eq!(order, all, "{field:?} {heads:?}");
+            let heads = host.statuses();
+            let heads: Vec<u32> = heads.iter().map(|&(stream, _)| stream).collect();
+            assert_eq!(heads, [1, 2, 4]);
+        }
+    }
+}
+
+#[test]
 fn nothing_is_pushed_to_those_who_do_not_want_it() {
     for (settings, count) in [
         (&[(id::ENABLE_PUSH, 0)][..], 0),

@@ -89,6 +89,7 @@ impl Connection {
         let receiving = stream.receiving;
         let takes_content = answer.takes_content();
         self.hint_early(slot, &answer);
+        let before = self.last_promised;
         self.promise(slot, head, &answer, now);
         self.streams[slot].answer = Some(answer);
         if !receiving {
@@ -100,6 +101,7 @@ impl Connection {
             self.streams[slot].answered_early = true;
             self.make_ready(slot, now);
         }
+        self.take_promises_up(before, now);
         Ok(())
     }
 
@@ -267,9 +269,10 @@ impl Connection {
             self.pushed.insert(hash);
             let base = slot;
             let slot = self.write_promise(base, head, target, now);
-            let priority = self.streams[base].priority;
+            let urgency = self.streams[base].priority.urgency;
             let stream = &mut self.streams[slot];
-            stream.priority = priority;
+            // Nobody asked for it: as by default, or later where the page itself may come later.
+            stream.priority.urgency = urgency.max(Priority::default().urgency);
             stream.served.exchange.method = Method::Get;
             stream.served.exchange.file = answer.file();
             if self.config.events {
@@ -279,7 +282,16 @@ impl Connection {
                 stream.keep_text([b"GET", target, b"", head.user_agent]);
             }
             stream.answer = Some(answer);
-            self.take_up(slot, now);
+        }
+    }
+
+    /// Takes up what was promised last, from behind `before` on. What it was promised with has been.
+    fn take_promises_up(&mut self, before: StreamId, now: Instant) {
+        let (first, last) = (before.number() + 2, self.last_promised.number());
+        for number in (first..=last).step_by(2) {
+            if let Some(slot) = self.streams.find(StreamId::new(number)) {
+                self.take_up(slot, now);
+            }
         }
     }
 
@@ -294,6 +306,7 @@ impl Connection {
         let promised = StreamId::new(self.last_promised.number() + 2);
         self.last_promised = promised;
         let id = self.streams[base].id;
+        self.schedule.promise(promised, id);
         let mut fields = FieldWriter::new(self.config.indexing);
         let (encoder, accept) = (&mut self.encoder, &head.request.accept_encoding);
         let most = self.peer.max_frame_size;

@@ -3,7 +3,9 @@
 //! [`Queues`] is the order of RFC 9218 section 10: by urgency, and within one urgency a queue. The first
 //! of a queue goes until it is done; one that is incremental goes to the back after each turn. So those
 //! that are not incremental go one after another, whole, in order of their requests, and those that
-//! are take turns among themselves and with whatever stands between them.
+//! are take turns among themselves and with whatever stands between them. What was promised goes behind
+//! what was asked for with the same urgency, the page before all that comes with it: a promise that takes
+//! from the answer that it was made for is of no use to anybody.
 //!
 //! [`Schedule`] holds the queues, and beside them the tree of RFC 7540 as soon as there is something to
 //! put into it.
@@ -22,6 +24,9 @@ pub(super) struct Schedule {
     scheduling: Scheduling,
     queues: Queues,
     tree: Option<Box<Tree>>,
+    /// Streams that were promised, each with the one that it was promised on, the last of them behind:
+    /// a tree that grows later has them in their places.
+    promised: VecDeque<(StreamId, StreamId)>,
     /// The most streams that the tree has places for.
     most_places: usize,
     /// Whether the client speaks the newer language of priorities.
@@ -34,6 +39,7 @@ impl Schedule {
             scheduling,
             queues: Queues::default(),
             tree: None,
+            promised: VecDeque::new(),
             most_places,
             speaks_newer: false,
         }
@@ -58,15 +64,29 @@ impl Schedule {
             return;
         }
         let most_places = self.most_places;
-        let queues = &self.queues;
+        let (queues, promised) = (&self.queues, &self.promised);
         let tree = self.tree.get_or_insert_with(|| {
             let mut tree = Box::new(Tree::new(most_places));
+            for &(id, on) in promised {
+                tree.promise(id, on);
+            }
             for entry in queues.levels.iter().flatten() {
                 tree.add(entry.id, entry.slot);
             }
             tree
         });
         tree.place(id, dependency);
+    }
+
+    /// A stream is promised on another, and depends on it (RFC 7540 section 5.3.5).
+    pub fn promise(&mut self, id: StreamId, on: StreamId) {
+        if let Some(tree) = &mut self.tree {
+            tree.promise(id, on);
+        }
+        if self.promised.len() == self.most_places {
+            self.promised.pop_front();
+        }
+        self.promised.push_back((id, on));
     }
 
     /// Whether the tree decides.
@@ -131,6 +151,7 @@ impl Schedule {
     /// Gives memory back that holds nothing but the client's wishes.
     pub fn rest(&mut self) {
         self.queues = Queues::default();
+        self.promised = VecDeque::new();
     }
 }
 
@@ -141,41 +162,48 @@ struct Entry {
     incremental: bool,
 }
 
-/// One queue for each urgency.
+/// Two queues for each urgency: what was asked for, and what was promised.
 #[derive(Debug, Default)]
 struct Queues {
-    levels: [VecDeque<Entry>; 8],
-    /// The urgencies that have an entry, as bits.
-    occupied: u8,
+    levels: [VecDeque<Entry>; 16],
+    /// The queues that have an entry, as bits.
+    occupied: u16,
+}
+
+/// The place of a stream's queue among all.
+fn level_of(id: StreamId, priority: Priority) -> usize {
+    let urgency = priority.urgency.min(Priority::LEAST_URGENT);
+    usize::from(2 * urgency) + usize::from(id.is_server())
 }
 
 impl Queues {
     fn add(&mut self, id: StreamId, slot: Slot, priority: Priority) {
-        let urgency = priority.urgency.min(Priority::LEAST_URGENT);
-        let level = &mut self.levels[usize::from(urgency)];
+        let place = level_of(id, priority);
+        let level = &mut self.levels[place];
         let entry = Entry {
             id,
             slot,
             incremental: priority.incremental,
         };
         // Requests mostly come in order: the search starts where it mostly ends.
-        let behind = level.iter().rev().position(|other| {
-            other.incremental || entry.incremental || other.id < id || id.is_server()
-        });
+        let behind = level
+            .iter()
+            .rev()
+            .position(|other| other.incremental || entry.incremental || other.id < id);
         level.insert(level.len() - behind.unwrap_or(level.len()), entry);
-        self.occupied |= 1 << urgency;
+        self.occupied |= 1 << place;
     }
 
     fn remove(&mut self, id: StreamId, priority: Priority) {
-        let urgency = priority.urgency.min(Priority::LEAST_URGENT);
-        let level = &mut self.levels[usize::from(urgency)];
+        let place = level_of(id, priority);
+        let level = &mut self.levels[place];
         match level.iter().position(|entry| entry.id == id) {
             Some(0) => drop(level.pop_front()),
-            Some(place) => drop(level.remove(place)),
+            Some(at) => drop(level.remove(at)),
             None => debug_assert!(false, "a stream leaves a queue that it is not in"),
         }
         if level.is_empty() {
-            self.occupied &= !(1 << urgency);
+            self.occupied &= !(1 << place);
         }
     }
 
@@ -186,8 +214,8 @@ impl Queues {
 
     /// The first of the queue had a turn.
     fn turn_over(&mut self, id: StreamId, priority: Priority) {
-        let urgency = priority.urgency.min(Priority::LEAST_URGENT);
-        let level = &mut self.levels[usize::from(urgency)];
+        let place = level_of(id, priority);
+        let level = &mut self.levels[place];
         if level
             .front()
             .is_some_and(|first| first.incremental && first.id == id)

@@ -78,6 +78,17 @@ impl Tree {
         self.mark_active();
     }
 
+    /// Puts a stream where one is that was promised on another: below that.
+    pub fn promise(&mut self, id: StreamId, on: StreamId) {
+        self.find_or_insert(on);
+        let dependency = Dependency {
+            on,
+            exclusive: false,
+            weight: (DEFAULT_WEIGHT - 1) as u8,
+        };
+        self.place(id, dependency);
+    }
+
     /// A stream has something to send.
     pub fn add(&mut self, id: StreamId, slot: Slot) {
         let place = self.find_or_insert(id);

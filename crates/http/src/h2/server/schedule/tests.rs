@@ -211,3 +211,40 @@ fn a_tree_is_bounded_and_forgets_the_idle() {
     bench.add(1999, urgency(3), 1);
     assert_eq!(bench.run(), [1, 1, 1999]);
 }
+
+#[test]
+fn what_was_promised_goes_behind_what_was_asked_for() {
+    // However the page may be sent, and whatever came first.
+    for page in [urgency(3), incremental(3)] {
+        let mut bench = Bench::new(Scheduling::AsAsked);
+        bench
+            .add(2, urgency(3), 2)
+            .add(4, urgency(3), 1)
+            .add(3, page, 3);
+        assert_eq!(bench.run(), [3, 3, 3, 2, 2, 4]);
+    }
+    let mut bench = Bench::new(Scheduling::AsAsked);
+    bench.add(2, urgency(2), 1).add(3, urgency(3), 1);
+    assert_eq!(bench.run(), [2, 3], "unless the client wants it otherwise");
+}
+
+#[test]
+fn what_was_promised_depends_on_what_it_was_promised_with() {
+    for tree_first in [true, false] {
+        let mut bench = Bench::new(Scheduling::Tree);
+        if tree_first {
+            bench.depend(1, 0, 15);
+        }
+        let (page, first, second) = (StreamId::new(1), StreamId::new(2), StreamId::new(4));
+        bench.schedule.promise(first, page);
+        bench.schedule.promise(second, page);
+        bench
+            .add(2, urgency(3), 2)
+            .add(4, urgency(3), 2)
+            .add(1, urgency(3), 3);
+        if !tree_first {
+            bench.depend(5, 0, 15);
+        }
+        assert_eq!(bench.run(), [1, 1, 1, 2, 4, 2, 4]);
+    }
+}
