@@ -62,6 +62,6 @@ pub use handshake::{EarlyData, Handshake, Resumption, Traffic};
 pub use rustls;
 pub use session::{Session, fuzz};
 pub use settings::{
-    CipherSuite, ClientCertificates, ClientOptions, ClientSettings, Group, KeyLogSink,
-    ServerOptions, ServerSettings, SettingsError, Tickets, Verification, Version,
+    CipherSuite, ClientCertificates, ClientOptions, ClientSettings, FirstRecords, Group,
+    KeyLogSink, ServerOptions, ServerSettings, SettingsError, Tickets, Verification, Version,
 };

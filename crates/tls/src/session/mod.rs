@@ -6,6 +6,7 @@ mod handshaking;
 mod hello;
 mod reading;
 mod record;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -23,6 +24,7 @@ use crate::{ClientSettings, Handshake, ServerSettings, TlsFailure, Traffic};
 use established::{CLOSE_NOTIFY, Established};
 pub use fuzz::fuzz;
 use handshaking::Handshaking;
+use sizes::RecordSizes;
 use writing::count_application;
 
 /// Octets that may wait to be sent before [`Session::write`] takes no more.
@@ -73,7 +75,7 @@ pub struct Session {
     filling: Option<usize>,
     /// Data written before there are keys.
     waiting: Vec<u8>,
-    record_size: usize,
+    sizes: RecordSizes,
     sent: Traffic,
     received: Traffic,
     handshake: Option<Box<Handshake>>,
@@ -114,7 +116,7 @@ impl Session {
         let server = server_name(name).ok_or_else(|| TlsFailure::BadName(name.to_owned()))?;
         let connection = UnbufferedClientConnection::new(settings.config.clone(), server)?;
         let handshaking = Handshaking::client(connection, settings.clock.clone());
-        let mut session = Session::new(handshaking, settings.record_size, true);
+        let mut session = Session::new(handshaking, RecordSizes::alike(settings.record_size), true);
         if let Phase::Handshaking(handshaking) = &mut session.phase {
             handshaking.start(&mut session.outgoing)?;
         }
@@ -137,10 +139,11 @@ impl Session {
             settings.stateless,
             settings.asks_for_certificate,
         );
-        Ok(Session::new(handshaking, settings.record_size, false))
+        let sizes = RecordSizes::new(settings.record_size, settings.first_records);
+        Ok(Session::new(handshaking, sizes, false))
     }
 
-    fn new(handshaking: Handshaking, record_size: usize, client: bool) -> Session {
+    fn new(handshaking: Handshaking, sizes: RecordSizes, client: bool) -> Session {
         Session {
             phase: Phase::Handshaking(Box::new(handshaking)),
             incoming: Vec::new(),
@@ -153,7 +156,7 @@ impl Session {
             outgoing_sent: 0,
             filling: None,
             waiting: Vec::new(),
-            record_size,
+            sizes,
             sent: Traffic::default(),
             received: Traffic::default(),
             handshake: None,
@@ -327,6 +330,15 @@ impl Session {
         Err(TlsFailure::Truncated)
     }
 
+    /// Tells the time at which the next octets are written, for a server whose
+    /// [first records](crate::FirstRecords) come again after a pause.
+    pub fn note_time(&mut self, now: Instant) {
+        // A record that is open stays as large as it was to be.
+        if self.filling.is_none() {
+            self.sizes.note_time(now);
+        }
+    }
+
     /// Writes plaintext; gives how many octets were taken. Fewer than given: 64 KiB wait to be sent, or
     /// nothing more can be. Before the session is established they wait for that.
     pub fn write(&mut self, plain: &[u8]) -> usize {
@@ -407,7 +419,8 @@ impl Session {
             return 0;
         }
         let start = self.outgoing.len();
-        let (taken, records) = handshaking.early_write(plain, self.record_size, &mut self.outgoing);
+        let (taken, records) =
+            handshaking.early_write(plain, self.sizes.largest(), &mut self.outgoing);
         count_application(&mut self.sent, self.outgoing.len() - start, taken, records);
         taken
     }

@@ -33,10 +33,11 @@ impl Session {
                 start
             });
             let filled = self.outgoing.len() - start - established.sealer.content_offset();
-            let (now, later) = plain.split_at(plain.len().min(self.record_size - filled));
+            let size = self.sizes.next();
+            let (now, later) = plain.split_at(plain.len().min(size - filled));
             self.outgoing.extend_from_slice(now);
             plain = later;
-            if filled + now.len() == self.record_size {
+            if filled + now.len() == size {
                 self.seal();
             }
         }
@@ -55,6 +56,7 @@ impl Session {
         established
             .sealer
             .seal(&mut self.outgoing, start, APPLICATION_DATA);
+        self.sizes.sealed(content);
         count_application(&mut self.sent, self.outgoing.len() - start, content, 1);
         if !established.key_is_used_up() {
             return;
@@ -85,9 +87,10 @@ impl Session {
             return;
         };
         let start = self.outgoing.len();
-        let (taken, records) =
-            handshaking.write(&self.waiting, self.record_size, &mut self.outgoing);
+        let size = self.sizes.next();
+        let (taken, records) = handshaking.write(&self.waiting, size, &mut self.outgoing);
         self.waiting.drain(..taken);
+        self.sizes.sealed(taken);
         let octets = self.outgoing.len() - start;
         count_application(&mut self.sent, octets, taken, records);
     }

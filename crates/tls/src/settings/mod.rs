@@ -17,7 +17,7 @@ use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 pub use client::{ClientOptions, ClientSettings, Verification};
 pub(crate) use clock::Clock;
 pub use key_log::KeyLogSink;
-pub use server::{ClientCertificates, ServerOptions, ServerSettings, Tickets};
+pub use server::{ClientCertificates, FirstRecords, ServerOptions, ServerSettings, Tickets};
 pub(crate) use watch::{Noted, take_noted};
 
 /// Octets of application data that a record may hold (RFC 8446, 5.1).

@@ -44,6 +44,8 @@ pub struct ServerOptions {
     pub client_certificates: ClientCertificates,
     /// The most octets of application data put into one record, 32 to 16384.
     pub record_size: usize,
+    /// Smaller records as long as a connection is slow; `None`: all alike.
+    pub first_records: Option<FirstRecords>,
     /// Who is told the secrets.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
     /// The time since 1970 at the origin of the instants that sessions are told.
@@ -52,7 +54,8 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// Everything accepted, two tickets a connection that hold their sessions, no early data, no
-    /// client certificates, records as large as they may be, no protocol named.
+    /// client certificates, records as large as they may be but for the [first](FirstRecords), no
+    /// protocol named.
     pub fn new(identity: Identity, unix_time: Duration) -> ServerOptions {
         ServerOptions {
             versions: Version::ALL.to_vec(),
@@ -64,8 +67,40 @@ impl ServerOptions {
             early_data: None,
             client_certificates: ClientCertificates::No,
             record_size: LARGEST_RECORD,
+            first_records: Some(FirstRecords::default()),
             key_log: None,
             unix_time,
+        }
+    }
+}
+
+/// Records that a connection starts with, and starts with again after a pause.
+///
+/// A record is of use when its last octet has come. While the congestion window is small a large record
+/// takes more than one round trip, and what is at its front, the head of a response and what a page needs
+/// first, waits for what is at its end. So the first octets go in records that fit into a segment, and
+/// only what follows, when the window has grown, in records that cost the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstRecords {
+    /// The most octets of application data in one of them, 32 to 16384.
+    pub size: usize,
+    /// Octets of application data that go in such records before others are larger.
+    pub octets: u64,
+    /// The pause after which it begins anew, where the session is
+    /// [told the time](crate::Session::note_time); `None`: never. The kernel closes the window after
+    /// such a pause as well.
+    pub pause: Option<Duration>,
+}
+
+impl Default for FirstRecords {
+    /// Records that fit into a segment of 1500-octet Ethernet with IPv6, TCP's time stamps and the
+    /// overhead of every version of TLS, for 64 KiB: what two windows of a new connection hold, and
+    /// again after a second.
+    fn default() -> FirstRecords {
+        FirstRecords {
+            size: 1369,
+            octets: 64 * 1024,
+            pause: Some(Duration::from_secs(1)),
         }
     }
 }
@@ -106,6 +141,7 @@ pub struct ServerSettings {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) record_size: usize,
+    pub(crate) first_records: Option<FirstRecords>,
     /// Octets of the certificates shown.
     pub(crate) certificates: Bytes,
     /// Whether a ticket holds its session.
@@ -122,6 +158,9 @@ impl ServerSettings {
     /// When they contradict each other, or the identity's key does not fit its certificate.
     pub fn new(options: ServerOptions) -> Result<Arc<ServerSettings>, SettingsError> {
         check_record_size(options.record_size)?;
+        if let Some(first) = options.first_records {
+            check_record_size(first.size)?;
+        }
         let stateful = matches!(options.tickets, Tickets::Stateful { .. });
         if options.early_data.is_some() && !stateful {
             return Err(SettingsError::EarlyDataNeedsState);
@@ -175,6 +214,7 @@ impl ServerSettings {
             config: Arc::new(config),
             clock,
             record_size: options.record_size,
+            first_records: options.first_records,
             certificates,
             asks_for_certificate,
             stateless: matches!(options.tickets, Tickets::Stateless { .. }),

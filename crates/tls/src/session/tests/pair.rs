@@ -291,6 +291,56 @@ fn records_are_as_large_as_asked() {
 }
 
 #[test]
+fn the_first_records_fit_into_segments_and_again_after_a_pause() {
+    let first = FirstRecords {
+        size: 1000,
+        octets: 3500,
+        pause: Some(Duration::from_secs(1)),
+    };
+    for (version, overhead) in [(Version::Tls13, 22), (Version::Tls12, 29)] {
+        let mut server = server_options();
+        server.versions = vec![version];
+        server.first_records = Some(first);
+        let mut pair = settled(client_options(), server.clone());
+        let content = vec![b'c'; 30_000];
+        let mut records_at = |seconds: u64| {
+            pair.server
+                .note_time(Instant::ZERO + Duration::from_secs(seconds));
+            let before = *pair.server.sent();
+            assert_eq!(pair.server.write(&content), content.len());
+            let mut sent = pair.server.transmit();
+            let mut lengths = Vec::new();
+            while let Some(&[_, _, _, high, low]) = sent.first_chunk() {
+                let length = 5 + usize::from(high) * 256 + usize::from(low);
+                lengths.push(length - overhead);
+                sent = &sent[length..];
+            }
+            let octets = pair.server.transmit().len() as u64;
+            let after = *pair.server.sent();
+            let records = after.application_records - before.application_records;
+            assert_eq!(records, lengths.len() as u64);
+            assert_eq!(after.application - before.application, Bytes(octets));
+            pair.settle().unwrap();
+            lengths
+        };
+        // What was said while the connection was settled counts: four octets.
+        let slow = [1000, 1000, 1000, 1000, 16_384, 9616];
+        assert_eq!(records_at(10), slow);
+        assert_eq!(records_at(10), [16_384, 13_616]);
+        assert_eq!(records_at(11), slow);
+        assert_eq!(records_at(11), [16_384, 13_616]);
+        server.first_records = None;
+        let mut pair = settled(client_options(), server);
+        pair.server.write(&content);
+        assert_eq!(pair.server.transmit().len(), 30_000 + 2 * overhead);
+    }
+    let mut server = server_options();
+    server.first_records = Some(FirstRecords { size: 20, ..first });
+    let error = ServerSettings::new(server).unwrap_err();
+    assert_eq!(error, SettingsError::RecordSize(20));
+}
+
+#[test]
 fn what_waits_to_be_sent_is_bounded() {
     let mut pair = settled(client_options(), server_options());
     let content = vec![b'c'; 200_000];
