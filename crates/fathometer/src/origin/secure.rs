@@ -241,6 +241,7 @@ impl Secure {
         while *octets_left > 0 && self.session.writable() > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let count = machine.transmit(&mut slices);
+            self.session.note_time(now);
             let taken = if count > 0 {
                 self.session.write_vectored(&slices[..count])
             } else if let Some(part) = machine.transmit_file() {
