@@ -1,12 +1,12 @@
 //! What responses mean for the page.
 
-use fathometer_model::{ContentCoding, Failure, Instant, Outcome};
+use fathometer_model::{ContentCoding, Delivery, Failure, Instant, Outcome};
 
 use super::base::BaseFile;
 use super::cache::CacheEntry;
-use super::image::Sizer;
-use super::item::{Ask, Exchange, Item, Job, Meaning};
+use super::item::{Ask, Exchange, Item, Job, KnownBy, Meaning};
 use super::page::PageDriver;
+use super::retrieval::BundleAnswer;
 use crate::client::{Event, Head, Received, RequestId};
 use crate::h1::client::byteranges::ContentRange;
 
@@ -93,9 +93,12 @@ impl PageDriver {
     }
 
     fn begin(&mut self, exchange: usize, now: Instant) {
-        let exchange = &mut self.exchanges[exchange];
-        exchange.record.first_byte = Some(now);
-        if exchange.job.item == 0 && self.milestones.base_first_byte.is_none() {
+        let job = self.exchanges[exchange].job;
+        self.exchanges[exchange].record.first_byte = Some(now);
+        if job.ask != Ask::Rest {
+            self.items[job.item].started = Some(now);
+        }
+        if self.is_base(job.item) && self.milestones.base_first_byte.is_none() {
             self.milestones.base_first_byte = Some(now);
             self.octets.base_first_byte = Some(self.octets.received);
         }
@@ -118,16 +121,22 @@ impl PageDriver {
     fn head(&mut self, place: usize, exchange: usize, now: Instant) {
         let item = self.exchanges[exchange].job.item;
         self.follow_preloads(place, item, now);
+        let status = self.links[place].machine.head().status();
+        self.exchanges[exchange].record.status = Some(status);
+        if let Ask::Bundle { conditional } = self.exchanges[exchange].job.ask {
+            let meaning = self.bundle_head(place, exchange, conditional, now);
+            if let Some(meaning) = meaning {
+                self.exchanges[exchange].meaning = meaning;
+                return;
+            }
+            self.exchanges[exchange].job.ask = Ask::Whole { conditional };
+        }
+        let is_base = self.is_base(item);
         let head = self.links[place].machine.head();
-        let Exchange {
-            record,
-            job,
-            meaning,
-        } = &mut self.exchanges[exchange];
-        record.status = Some(head.status());
+        let Exchange { job, meaning, .. } = &mut self.exchanges[exchange];
         let item = &mut self.items[job.item];
         let entry = self.cache.get_mut(&item.target);
-        *meaning = match (job.ask, head.status()) {
+        *meaning = match (job.ask, status) {
             (Ask::Whole { conditional } | Ask::FirstPart { conditional }, 304) => {
                 match entry.filter(|_| conditional) {
                     Some(entry) => {
@@ -148,7 +157,7 @@ impl PageDriver {
             // The server does not know HEAD.
             (Ask::Head, 405 | 501) => Meaning::Changed,
             (Ask::Head, _) => Meaning::Nothing,
-            (_, 206) if job.item != 0 => part(item, job.ask, head),
+            (_, 206) if !is_base => part(item, job.ask, head),
             (Ask::FirstPart { .. } | Ask::Rest, 416) => match head.content_range() {
                 // An empty file, or one whose length was not known and that has been read whole.
                 Some(ContentRange::Unsatisfied { complete }) if complete == item.received => {
@@ -159,9 +168,9 @@ impl PageDriver {
             (Ask::Rest, 304 | 412) => Meaning::Unusable,
             (_, 200 | 203) => {
                 begin_copy(item, head);
-                match job.item {
-                    0 => Meaning::Base,
-                    _ => Meaning::Whole,
+                match is_base {
+                    true => Meaning::Base,
+                    false => Meaning::Whole,
                 }
             }
             _ => Meaning::Nothing,
@@ -170,7 +179,7 @@ impl PageDriver {
             match coding(head) {
                 Ok(coding) => {
                     item.fresh.coding = coding;
-                    let scanned = is_html(head);
+                    let scanned = is_html(head.content_type());
                     let target = &item.target;
                     let base = BaseFile::new(&self.options.host, target, coding, scanned);
                     self.base = Some(base);
@@ -178,7 +187,7 @@ impl PageDriver {
                 Err(failure) => *meaning = Meaning::Broken(failure),
             }
         }
-        if *meaning == Meaning::Current && job.item != 0 {
+        if *meaning == Meaning::Current && !is_base {
             self.check_sizes(now);
         }
     }
@@ -188,6 +197,7 @@ impl PageDriver {
         let item = &mut self.items[job.item];
         match meaning {
             Meaning::Base => {
+                item.received += bytes.len() as u64;
                 let mut found = Vec::new();
                 if let Some(base) = &mut self.base
                     && let Err(failure) = base.push(bytes, &mut found)
@@ -197,16 +207,24 @@ impl PageDriver {
                 self.found(found, now);
             }
             Meaning::Whole | Meaning::Part => {
-                item.received += bytes.len() as u64;
-                let known = item.fresh.dimensions.is_some();
-                if !known && item.is_image() {
-                    item.fresh.dimensions = item.sizer.push(bytes);
-                    if item.fresh.dimensions.is_some() {
-                        self.check_sizes(now);
-                    }
-                }
+                let item = job.item;
+                self.receive(item, bytes, now);
             }
+            Meaning::Bundle => self.bundle_content(exchange, bytes, now),
             _ => {}
+        }
+    }
+
+    /// Takes content of a file that is no base file.
+    pub(super) fn receive(&mut self, item: usize, bytes: &[u8], now: Instant) {
+        let item = &mut self.items[item];
+        item.received += bytes.len() as u64;
+        let known = item.fresh.dimensions.is_some();
+        if !known && item.is_image() {
+            item.fresh.dimensions = item.sizer.push(bytes);
+            if item.fresh.dimensions.is_some() {
+                self.check_sizes(now);
+            }
         }
     }
 
@@ -214,27 +232,28 @@ impl PageDriver {
     fn end(&mut self, exchange: usize, now: Instant) {
         let job = self.exchanges[exchange].job;
         let meaning = self.exchanges[exchange].meaning;
+        let by = match self.exchanges[exchange].record.pushed {
+            true => Delivery::Pushed,
+            false => Delivery::Singly,
+        };
         let item = &mut self.items[job.item];
         match meaning {
             Meaning::Base => match self.base.take().map(BaseFile::finish) {
-                Some(Ok(html)) => {
-                    let mut entry = std::mem::take(&mut item.fresh);
-                    entry.html = html;
-                    self.cache.insert(item.target.clone(), entry);
-                    self.resolve(job.item, now);
-                }
+                Some(Ok(html)) => self.keep_base(html, by, now),
                 Some(Err(failure)) => self.broken(exchange, failure, now),
                 None => self.broken(exchange, Failure::BadResponse, now),
             },
-            Meaning::Whole | Meaning::Had => self.keep(job.item, now),
+            Meaning::Whole | Meaning::Had => self.keep(job.item, by, now),
             Meaning::Part => {
                 let rest = Job {
                     item: job.item,
                     ask: Ask::Rest,
                 };
                 match (item.complete, job.ask) {
-                    (Some(complete), _) if item.received >= complete => self.keep(job.item, now),
-                    (None, Ask::Rest) => self.keep(job.item, now),
+                    (Some(complete), _) if item.received >= complete => {
+                        self.keep(job.item, by, now);
+                    }
+                    (None, Ask::Rest) => self.keep(job.item, by, now),
                     // A server may send less than it was asked for, but not for ever.
                     (Some(_), Ask::Rest) => {
                         self.ask_again(rest, true, Failure::BadResponse, now);
@@ -243,10 +262,10 @@ impl PageDriver {
                 }
             }
             Meaning::Current => {
-                if job.item == 0 {
+                if self.is_base(job.item) {
                     self.scan_cached_html(now);
                 }
-                self.resolve(job.item, now);
+                self.resolve(job.item, Delivery::Current, now);
             }
             Meaning::Changed => self.queue.push_back(Job {
                 item: job.item,
@@ -254,7 +273,7 @@ impl PageDriver {
             }),
             Meaning::Nothing => {
                 self.cache.remove(&item.target);
-                if job.item == 0 {
+                if self.is_base(job.item) {
                     self.milestones.base_complete.get_or_insert(now);
                 }
                 self.settle_item(job.item, now);
@@ -267,6 +286,12 @@ impl PageDriver {
                 self.ask_again(job, true, Failure::BadResponse, now);
             }
             Meaning::Broken(failure) => self.broken(exchange, failure, now),
+            Meaning::Bundle => self.end_of_bundle(exchange, now),
+            Meaning::BundleCurrent => self.bundle_is_current(now),
+            Meaning::BrokenBundle(failure) => {
+                self.exchanges[exchange].record.outcome = Outcome::Failed(failure);
+            }
+            Meaning::Passed => {}
         }
     }
 
@@ -280,15 +305,23 @@ impl PageDriver {
 
     /// A response broke off: the file is asked for again when the connection was to blame.
     fn broke_off(&mut self, exchange: usize, failure: Failure, now: Instant) {
-        let job = self.exchanges[exchange].job;
+        let Exchange { job, meaning, .. } = self.exchanges[exchange];
         let connections_fault = [
             Failure::Truncated,
             Failure::Reset,
             Failure::StreamReset,
             Failure::GoneAway,
-        ];
-        if connections_fault.contains(&failure) {
-            self.counters.responses_lost += 1;
+        ]
+        .contains(&failure);
+        self.counters.responses_lost += u32::from(connections_fault);
+        match meaning {
+            Meaning::Bundle => return self.break_bundle(failure, String::new(), now),
+            Meaning::BundleCurrent => return self.bundle_is_current(now),
+            // Nobody waits for it any more.
+            Meaning::BrokenBundle(_) | Meaning::Passed => return,
+            _ => {}
+        }
+        if connections_fault {
             self.ask_again(job, true, failure, now);
         } else {
             self.fail_item(job.item, failure, now);
@@ -342,15 +375,29 @@ impl PageDriver {
         true
     }
 
-    /// A copy of an embedded file is whole: remembers it.
-    fn keep(&mut self, item: usize, now: Instant) {
-        let kept = &mut self.items[item];
-        self.cache.insert(kept.target.clone(), kept.fresh.clone());
-        self.resolve(item, now);
+    /// A copy of the base file is whole: remembers it.
+    pub(super) fn keep_base(&mut self, html: Vec<u8>, by: Delivery, now: Instant) {
+        let item = &mut self.items[0];
+        let mut entry = std::mem::take(&mut item.fresh);
+        entry.html = html;
+        self.cache.insert(item.target.clone(), entry);
+        self.resolve(0, by, now);
     }
 
-    fn resolve(&mut self, item: usize, now: Instant) {
-        if item == 0 && self.milestones.base_complete.is_none() {
+    /// A copy of an embedded file is whole: remembers it.
+    pub(super) fn keep(&mut self, item: usize, by: Delivery, now: Instant) {
+        let kept = &mut self.items[item];
+        self.cache.insert(kept.target.clone(), kept.fresh.clone());
+        self.resolve(item, by, now);
+    }
+
+    /// A file can be used.
+    pub(super) fn resolve(&mut self, item: usize, by: Delivery, now: Instant) {
+        let resolved = &mut self.items[item];
+        resolved.by = Some(by);
+        resolved.started.get_or_insert(now);
+        self.arrivals.push(item);
+        if self.is_base(item) && self.milestones.base_complete.is_none() {
             self.milestones.base_complete = Some(now);
             self.octets.base_complete = Some(self.octets.received);
         }
@@ -365,9 +412,20 @@ impl PageDriver {
         if !self.items[item].wanted {
             return self.forget_push(item, now);
         }
+        // Without a bundle there are its files, each by itself.
+        let answer = BundleAnswer::Broken {
+            failure,
+            reason: String::new(),
+        };
+        if self.items[item].known_by == KnownBy::Folder {
+            return self.end_bundling(answer, now);
+        }
         let target = self.items[item].target.clone();
         self.failures.push((target, failure));
         self.settle_item(item, now);
+        if self.is_base(item) {
+            self.end_bundling(answer, now);
+        }
     }
 
     /// Notes the moment when all dimensions are known.
@@ -376,7 +434,8 @@ impl PageDriver {
             return;
         }
         let unknown = self.items.iter().any(|item| {
-            item.is_image() && item.resolved.is_none() && item.fresh.dimensions.is_none()
+            let waits = item.wanted && item.is_image() && item.resolved.is_none();
+            waits && item.fresh.dimensions.is_none()
         });
         if !unknown {
             self.milestones.sizes_known = Some(now);
@@ -406,17 +465,14 @@ fn refresh(entry: &mut CacheEntry, head: Head<'_>) {
 
 /// Forgets what was received of a file: its first octet follows.
 fn begin_copy(item: &mut Item, head: Head<'_>) {
-    item.sizer = Sizer::new();
-    item.received = 0;
-    item.complete = None;
-    item.fresh = CacheEntry {
+    item.begin_copy(CacheEntry {
         etag: head.etag().map(str::to_owned),
         last_modified: head.last_modified().map(str::to_owned),
         status: 200,
         coding: coding(head).unwrap_or(None),
         html: Vec::new(),
         dimensions: None,
-    };
+    });
 }
 
 /// What a partial response means: the part that was asked for, of the copy at hand, or nothing good.
@@ -449,9 +505,9 @@ fn coding(head: Head<'_>) -> Result<Option<ContentCoding>, Failure> {
     }
 }
 
-/// Whether a response is HTML: it says so, or says nothing.
-fn is_html(head: Head<'_>) -> bool {
-    let Some(content_type) = head.content_type() else {
+/// Whether this is HTML: it says so, or says nothing.
+pub(super) fn is_html(content_type: Option<&str>) -> bool {
+    let Some(content_type) = content_type else {
         return true;
     };
     let essence = content_type.split(';').next().unwrap_or_default().trim();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fathometer_model::ContentCoding;
 
+use super::bundle::Bundle;
 use super::image::Dimensions;
 
 /// What is remembered of one file: enough to validate it, and of a page enough to find its
@@ -32,11 +33,27 @@ impl CacheEntry {
     }
 }
 
+/// What is remembered of a package or an archive: enough to validate all that was in it at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleEntry {
+    /// What it was.
+    pub bundle: Bundle,
+    /// Its entity tag, as the server wrote it.
+    pub etag: Option<String>,
+    /// Its date of last modification, as the server wrote it.
+    pub last_modified: Option<String>,
+    /// The target of the page's base file within it, if it was asked for by another.
+    pub page: Option<String>,
+    /// The targets of the files that were in it, in order.
+    pub members: Vec<String>,
+}
+
 /// A persistent cache of validators, by request target, for one origin. Plain data: iterate over it
 /// to store it, insert to load it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ValidatorCache {
     entries: BTreeMap<String, CacheEntry>,
+    bundles: BTreeMap<String, BundleEntry>,
 }
 
 impl ValidatorCache {
@@ -63,6 +80,16 @@ impl ValidatorCache {
     /// Forgets a file.
     pub fn remove(&mut self, target: &str) -> Option<CacheEntry> {
         self.entries.remove(target)
+    }
+
+    /// What is known of the last package or archive that this target brought.
+    pub fn bundle(&self, target: &str) -> Option<&BundleEntry> {
+        self.bundles.get(target)
+    }
+
+    /// Remembers a package or an archive in place of what was known of it.
+    pub fn insert_bundle(&mut self, target: String, entry: BundleEntry) {
+        self.bundles.insert(target, entry);
     }
 
     /// All files, by target in alphabetical order.

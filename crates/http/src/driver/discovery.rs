@@ -1,13 +1,16 @@
 //! How the files of a page become known: in the HTML as it arrives, in what the page's graph says of a
 //! file that is there, in preloads.
 
-use fathometer_model::{Bytes, Instant};
+use fathometer_model::{Bytes, Delivery, Instant};
 
 use super::base::{BaseFile, Found};
+use super::bundle::PageList;
 use super::hints;
-use super::item::{Item, Job, Resolved};
+use super::item::{Ask, Item, Job, KnownBy, Resolved};
 use super::kind::FileKind;
+use super::options::Visit;
 use super::page::PageDriver;
+use super::unbundle::Bundling;
 use crate::client::Head;
 use crate::html::{Resolution, Resolver};
 
@@ -21,15 +24,54 @@ impl PageDriver {
         now: Instant,
     ) {
         if let Some(&item) = self.known.get(&target) {
-            return self.want_pushed(item, kind, named_by, now);
+            return self.want_unasked(item, kind, named_by, now);
         }
         if self.items.len() > super::MOST_FILES {
             return;
         }
         let item = self.add(target, kind, named_by, now);
         self.unresolved += 1;
+        let cached = self.visit == Visit::Session && !self.is_base(item);
+        if let Some(entry) = self.cache.get(&self.items[item].target).filter(|_| cached) {
+            self.items[item].fresh.dimensions = entry.dimensions;
+            self.resolve(item, Delivery::Cached, now);
+        } else {
+            self.plan(item);
+        }
+    }
+
+    /// Has a file asked for: when it is known that no bundle brings it.
+    fn plan(&mut self, item: usize) {
+        if self.bundling.is_open() {
+            self.withheld.push(item);
+            return;
+        }
         let ask = self.first_ask(item);
+        if matches!(ask, Ask::Bundle { .. }) {
+            self.bundling = Bundling::Awaited;
+        }
         self.queue.push_back(Job { item, ask });
+    }
+
+    /// Adds the files of a list, and what they are asked for with all at once, if they are.
+    pub(super) fn want_list(&mut self, list: &PageList, now: Instant) {
+        self.base_done = true;
+        if self.policy.bundle.is_some() {
+            // It is no file: whatever is called the same has an item of its own.
+            let mut folder = Item::new(list.folder.clone(), FileKind::Other, now);
+            folder.known_by = KnownBy::Folder;
+            self.items.push(folder);
+            self.unresolved += 1;
+            self.plan(0);
+        }
+        for target in &list.files {
+            self.want(target.clone(), FileKind::Other, None, now);
+        }
+    }
+
+    /// Whether this is the page's base file.
+    pub(super) fn is_base(&self, item: usize) -> bool {
+        item == 0 && self.options.list.is_none()
     }
 
     /// Makes a file known, which is then still to be asked for.
@@ -52,8 +94,14 @@ impl PageDriver {
         place
     }
 
-    /// A file that is known is named (again). If the server pushed it before, that was of use.
-    fn want_pushed(&mut self, place: usize, kind: FileKind, named_by: Option<usize>, now: Instant) {
+    /// A file that is known is named (again). If it came unasked before, that was of use.
+    fn want_unasked(
+        &mut self,
+        place: usize,
+        kind: FileKind,
+        named_by: Option<usize>,
+        now: Instant,
+    ) {
         let item = &mut self.items[place];
         if item.wanted {
             return;
@@ -61,9 +109,16 @@ impl PageDriver {
         item.wanted = true;
         item.kind = kind;
         item.named_by = named_by;
-        self.counters.pushes_used += 1;
+        let is_push = item.known_by == KnownBy::Push;
+        self.counters.pushes_used += u32::from(is_push);
         match item.resolved {
-            None => self.unresolved += 1,
+            None => {
+                self.unresolved += 1;
+                // A bundle may have broken off within it, or still do so.
+                if !is_push {
+                    self.plan(place);
+                }
+            }
             Some(_) => self.discover(place, now),
         }
     }
@@ -95,7 +150,7 @@ impl PageDriver {
 
     /// Follows the preloads of a head, interim or final, that belongs to `item`.
     pub(super) fn follow_preloads(&mut self, place: usize, item: usize, now: Instant) {
-        if !self.options.preloads {
+        if !self.options.preloads || self.options.list.is_some() {
             return;
         }
         let resolver = Resolver::new(&self.options.host, &self.items[item].target);

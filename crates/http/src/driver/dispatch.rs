@@ -1,14 +1,22 @@
 //! From files to requests on connections, and when these leave.
 
+use std::collections::HashSet;
+
 use fathometer_model::{Bytes, Failure, Instant};
 
+use super::bundle::Bundle;
 use super::cache::CacheEntry;
-use super::item::{Ask, Exchange, Item, Job, Meaning, new_record};
+use super::item::{Ask, Exchange, Item, Job, KnownBy, Meaning, new_record};
 use super::kind::{FileKind, Urgency};
 use super::options::{Options, Revalidation, Visit};
 use super::page::PageDriver;
 use crate::client::{Queued, RequestLine};
 use crate::h1::client::Version;
+use crate::package;
+use crate::package::have;
+
+/// The most files that `Package-Have` tells of: 5.5 KB, while servers take heads of 8 KB and more.
+const MOST_KEYS: usize = 512;
 
 /// What made a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +30,17 @@ enum Cause {
 impl PageDriver {
     /// What to ask of a file at first.
     pub(super) fn first_ask(&self, item: usize) -> Ask {
+        if let Some(bundle) = self.policy.bundle
+            && item == 0
+            && (self.is_base(item) || self.items[item].known_by == KnownBy::Folder)
+        {
+            let conditional = self.bundle_condition(bundle).is_some();
+            return Ask::Bundle { conditional };
+        }
         let item = &self.items[item];
         let entry = match self.visit {
             Visit::First => None,
-            Visit::Revalidate => self.cache.get(&item.target),
+            Visit::Revalidate | Visit::Session => self.cache.get(&item.target),
         };
         let is_base = item.kind == FileKind::Document;
         let conditional = match (self.options.revalidation, entry) {
@@ -34,7 +49,9 @@ impl PageDriver {
             (Revalidation::Head, Some(_)) => return Ask::Head,
             // Without the HTML a page that is current would be of no use.
             (_, Some(entry)) if is_base && entry.html.is_empty() => false,
-            (revalidation, Some(entry)) => condition(revalidation, entry).is_some(),
+            (revalidation, Some(entry)) => {
+                condition(revalidation, &entry.etag, &entry.last_modified).is_some()
+            }
         };
         match self.policy.ranges && item.is_image() {
             true => Ask::FirstPart { conditional },
@@ -110,9 +127,16 @@ impl PageDriver {
             host: &self.host_names[usize::from(item.host)],
             version: self.policy.protocol.http1().unwrap_or(Version::Http11),
         };
+        let asks_bundle = matches!(job.ask, Ask::Bundle { .. });
+        let stands_alone = asks_bundle || self.is_base(job.item);
+        let bundle = self.policy.bundle.filter(|_| asks_bundle);
+        let bundle_fields = bundle.map(|bundle| self.bundle_fields(item, bundle));
         let link = &mut self.links[place];
         let entry = self.cache.get(&item.target);
-        let fields = fields_of(item, job.ask, &self.options, entry);
+        let fields = match (job.ask, bundle_fields) {
+            (Ask::Bundle { .. }, Some(fields)) => fields,
+            _ => fields_of(item, job.ask, &self.options, entry),
+        };
         let Ok(queued) = link.machine.ask(line, fields) else {
             // Options that no request can be made of.
             self.fail_item(job.item, Failure::LocalAbort, now);
@@ -132,7 +156,7 @@ impl PageDriver {
         });
         link.exchanges.push(exchange);
         link.holds_primary |= job.ask != Ask::Rest;
-        link.holds_base |= job.item == 0;
+        link.holds_base |= stands_alone;
         if matches!(job.ask, Ask::FirstPart { .. }) {
             self.first_parts += 1;
         }
@@ -221,11 +245,106 @@ impl PageDriver {
     }
 }
 
-/// The condition under which a copy is current: field and value.
-fn condition(revalidation: Revalidation, entry: &CacheEntry) -> Option<(&'static str, &str)> {
-    let tag = entry.etag.as_deref();
+/// Asking for a bundle.
+impl PageDriver {
+    /// The condition under which a bundle is not needed anew: field and value. A server that has no
+    /// bundle answers for the page, whose tag goes along.
+    fn bundle_condition(&self, bundle: Bundle) -> Option<(&'static str, String)> {
+        let revalidation = self.options.revalidation;
+        if self.visit == Visit::First || revalidation == Revalidation::Head {
+            return None;
+        }
+        let target = &self.items[0].target;
+        let page = self.cache.get(target).filter(|_| self.is_base(0));
+        let page = page.filter(|page| !page.html.is_empty());
+        let known = self.cache.bundle(target).filter(|entry| {
+            // Without the HTML a page that is current would be of no use.
+            let of_use = page.is_some() || !self.is_base(0);
+            entry.bundle == bundle && of_use
+        });
+        let known =
+            known.and_then(|entry| condition(revalidation, &entry.etag, &entry.last_modified));
+        let page = page.and_then(|page| condition(revalidation, &page.etag, &None));
+        match (known, page) {
+            (Some((field @ "If-None-Match", tag)), Some((_, of_page))) => {
+                Some((field, format!("{tag}, {of_page}")))
+            }
+            (known, page) => known.or(page).map(|(field, tag)| (field, tag.to_owned())),
+        }
+    }
+
+    /// The fields of a request for all files at once.
+    fn bundle_fields(&self, item: &Item, bundle: Bundle) -> Vec<(String, String)> {
+        let options = &self.options;
+        let is_accept = |name: &str| name.eq_ignore_ascii_case("accept");
+        let others = options.headers.iter();
+        let otherwise = others.clone().find(|(name, _)| is_accept(name));
+        let accept = bundle.accept(otherwise.map(|(_, value)| value.as_str()));
+        let mut fields = vec![("Accept".to_owned(), accept)];
+        fields.extend(others.filter(|(name, _)| !is_accept(name)).cloned());
+        let mut field = |name: &str, value: String| fields.push((name.to_owned(), value));
+        // Of the files within: an archive's have none.
+        if !options.accept_encoding.is_empty() && bundle.is_package() {
+            field("Accept-Encoding", codings(options));
+        }
+        let urgency = options.priorities.of(item.kind);
+        if urgency != Urgency::DEFAULT {
+            field("Priority", urgency.to_string());
+        }
+        if let Some((name, value)) = self.bundle_condition(bundle) {
+            field(name, value);
+        }
+        if bundle == Bundle::PackageDelta && self.visit != Visit::First {
+            let keys = self.cached_keys();
+            if !keys.is_empty() {
+                field(package::HAVE_FIELD, keys.to_string());
+            }
+        }
+        fields
+    }
+
+    /// What the cache has of the files asked for; of a page, of any.
+    fn cached_keys(&self) -> have::Keys {
+        let page = &self.items[0].target;
+        let last = self.cache.bundle(page);
+        let called = last.and_then(|last| last.page.as_deref());
+        let key = |target: &str, entry: &CacheEntry| {
+            let target = called.filter(|_| target == page).unwrap_or(target);
+            let name = target.strip_prefix('/')?;
+            Some(have::key(name, entry.etag.as_deref()?))
+        };
+        // Of a page it is known from its last package which files it has: they go first.
+        let listed = self.options.list.as_ref().map(|list| &list.files);
+        let first = listed
+            .or(last.map(|last| &last.members))
+            .into_iter()
+            .flatten();
+        let first = first.filter_map(|target| Some((target.as_str(), self.cache.get(target)?)));
+        let all = self.cache.iter().filter(|_| listed.is_none());
+        let mut seen = HashSet::new();
+        first
+            .chain(all)
+            .filter(|(target, _)| seen.insert(*target))
+            .filter_map(|(target, entry)| key(target, entry))
+            .take(MOST_KEYS)
+            .collect()
+    }
+}
+
+fn codings(options: &Options) -> String {
+    let codings: Vec<&str> = options.accept_encoding.iter().map(|c| c.token()).collect();
+    codings.join(", ")
+}
+
+/// The condition under which a copy with these validators is current: field and value.
+fn condition<'e>(
+    revalidation: Revalidation,
+    etag: &'e Option<String>,
+    last_modified: &'e Option<String>,
+) -> Option<(&'static str, &'e str)> {
+    let tag = etag.as_deref();
     let tag = tag.filter(|_| revalidation != Revalidation::Date);
-    let date = entry.last_modified.as_deref();
+    let date = last_modified.as_deref();
     tag.map(|tag| ("If-None-Match", tag))
         .or(date.map(|date| ("If-Modified-Since", date)))
 }
@@ -241,18 +360,19 @@ fn fields_of(
     let mut field = |name: &str, value: String| fields.push((name.to_owned(), value));
     let urgency = options.priorities.of(item.kind);
     if !options.accept_encoding.is_empty() && !item.is_image() {
-        let codings: Vec<&str> = options.accept_encoding.iter().map(|c| c.token()).collect();
-        field("Accept-Encoding", codings.join(", "));
+        field("Accept-Encoding", codings(options));
     }
     if urgency != Urgency::DEFAULT {
         field("Priority", urgency.to_string());
     }
     let conditional = match ask {
         Ask::Whole { conditional } | Ask::FirstPart { conditional } => conditional,
-        Ask::Rest | Ask::Head => false,
+        Ask::Rest | Ask::Head | Ask::Bundle { .. } => false,
     };
     let entry = entry.filter(|_| conditional);
-    if let Some((name, value)) = entry.and_then(|entry| condition(options.revalidation, entry)) {
+    let condition =
+        entry.and_then(|entry| condition(options.revalidation, &entry.etag, &entry.last_modified));
+    if let Some((name, value)) = condition {
         field(name, value.to_owned());
     }
     match ask {
@@ -270,7 +390,7 @@ fn fields_of(
                 field("If-Range", strong.to_owned());
             }
         }
-        Ask::Whole { .. } | Ask::Head => {}
+        Ask::Whole { .. } | Ask::Head | Ask::Bundle { .. } => {}
     }
     fields
 }

@@ -1,15 +1,17 @@
 //! Feeding a driver anything at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_model::{CloseReason, Failure, Instant, Outcome};
 
 use super::{
-    Action, CacheEntry, CloseManner, ConnectionId, FileKind, Flush, Options, PageDriver, PageGraph,
-    Policy, Priorities, Retrieval, Revalidation, ValidatorCache, Visit,
+    Action, Bundle, BundleEntry, CacheEntry, CloseManner, ConnectionId, FileKind, Flush, Options,
+    PageDriver, PageGraph, PageList, Policy, Priorities, Retrieval, Revalidation, ValidatorCache,
+    Visit,
 };
+use crate::package;
 
 /// An entry point for fuzzing: policy and options by the first three octets, the rest is what the
 /// network and the servers do. Panics when actions contradict each other, when octets leave that may
@@ -19,6 +21,14 @@ pub fn fuzz(data: &[u8]) {
     let Some((&[policy, visit, manner], script)) = data.split_first_chunk::<3>() else {
         return;
     };
+    let bundle = (policy & 16 != 0).then_some(match policy >> 5 {
+        0 => Bundle::Package(package::Version::Two),
+        1 => Bundle::Package(package::Version::One),
+        2 => Bundle::PackageDelta,
+        3 => Bundle::Tar,
+        4 => Bundle::TarWhole,
+        _ => Bundle::Zip,
+    });
     let policies = [
         "h1.0",
         "h1.0x4",
@@ -37,9 +47,10 @@ pub fn fuzz(data: &[u8]) {
         "h2c-streams1",
         "h1.1x2",
     ];
-    let Ok(policy) = policies[usize::from(policy & 15)].parse::<Policy>() else {
+    let Ok(mut policy) = policies[usize::from(policy & 15)].parse::<Policy>() else {
         return;
     };
+    policy.bundle = bundle.filter(|_| !policy.ranges && !policy.push);
     let options = Options {
         flush: match manner & 3 {
             0 => Flush::EXPLICIT,
@@ -63,11 +74,13 @@ pub fn fuzz(data: &[u8]) {
         },
         script_time: Duration::from_millis(u64::from(visit & 4)),
         graph: Arc::new(some_graph()),
+        list: (visit & 8 != 0).then(|| Arc::new(some_list())),
         ..Options::default()
     };
-    let (visit, cache) = match visit & 1 {
-        0 => (Visit::First, ValidatorCache::new()),
-        _ => (Visit::Revalidate, some_cache()),
+    let (visit, cache) = match visit & 17 {
+        0 | 16 => (Visit::First, ValidatorCache::new()),
+        1 => (Visit::Revalidate, some_cache(bundle)),
+        _ => (Visit::Session, some_cache(bundle)),
     };
     let start = Instant::ZERO;
     let driver = PageDriver::new(policy, options, visit, "/".to_owned(), cache, start);
@@ -84,7 +97,7 @@ pub fn fuzz(data: &[u8]) {
 }
 
 /// What a visit to a page with three images leaves.
-fn some_cache() -> ValidatorCache {
+fn some_cache(bundle: Option<Bundle>) -> ValidatorCache {
     let mut cache = ValidatorCache::new();
     let entry = |html: &str| CacheEntry {
         etag: Some("\"a\"".to_owned()),
@@ -96,7 +109,24 @@ fn some_cache() -> ValidatorCache {
     cache.insert("/".to_owned(), entry("<img src=a><img src=b><img src=c>"));
     cache.insert("/a".to_owned(), entry(""));
     cache.insert("/b".to_owned(), entry(""));
+    if let Some(bundle) = bundle {
+        let entry = BundleEntry {
+            bundle,
+            etag: Some("\"p\"".to_owned()),
+            last_modified: None,
+            page: None,
+            members: ["/", "/a", "/b", "/c"].map(str::to_owned).to_vec(),
+        };
+        cache.insert_bundle("/".to_owned(), entry);
+    }
     cache
+}
+
+fn some_list() -> PageList {
+    PageList {
+        folder: "/".to_owned(),
+        files: ["/a", "/b", "/d", "/a"].map(str::to_owned).to_vec(),
+    }
 }
 
 /// A style sheet that names a font, and a script that names an image and the style sheet.
@@ -228,4 +258,12 @@ fn check(retrieval: &Retrieval, sent: u64) {
     }
     let whole = retrieval.failures.is_empty();
     assert_eq!(whole, retrieval.milestones.page_complete.is_some());
+    assert!(retrieval.files.is_sorted_by_key(|file| file.usable));
+    let mut usable = BTreeSet::new();
+    for file in &retrieval.files {
+        assert!(file.started <= file.usable);
+        assert!(usable.insert(&file.target), "{} came twice", file.target);
+        let failed = |(target, _): &(String, Failure)| *target == file.target;
+        assert!(!retrieval.failures.iter().any(failed));
+    }
 }

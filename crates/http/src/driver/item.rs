@@ -1,6 +1,6 @@
 //! The files of a page, and what is asked of them.
 
-use fathometer_model::{Bytes, ExchangeRecord, Failure, Instant, Outcome};
+use fathometer_model::{Bytes, Delivery, ExchangeRecord, Failure, Instant, Outcome};
 
 use super::cache::CacheEntry;
 use super::image::Sizer;
@@ -16,10 +16,15 @@ pub(super) struct Item {
     /// The item that named it; the base file was named by the user.
     pub(super) named_by: Option<usize>,
     pub(super) planned: Instant,
-    /// Whether the page needs it, as far as is known: a pushed file may never be named.
+    /// Whether the page needs it, as far as is known: what comes unasked may never be named.
     pub(super) wanted: bool,
+    pub(super) known_by: KnownBy,
     pub(super) retries: u16,
     pub(super) resolved: Option<Resolved>,
+    /// When the first octet of what brought it was read.
+    pub(super) started: Option<Instant>,
+    /// How it came, once it can be used.
+    pub(super) by: Option<Delivery>,
     pub(super) sizer: Sizer,
     /// Octets of the file received in order from its first.
     pub(super) received: u64,
@@ -27,6 +32,17 @@ pub(super) struct Item {
     pub(super) complete: Option<u64>,
     /// What the cache will remember of the copy that is being received.
     pub(super) fresh: CacheEntry,
+}
+
+/// How a file came to be known at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KnownBy {
+    /// The user, another file or a list named it.
+    Name,
+    Push,
+    Bundle,
+    /// It is no file: what a bundle of a list is asked for with.
+    Folder,
 }
 
 /// When a file was done with, for good or ill.
@@ -46,8 +62,11 @@ impl Item {
             named_by: None,
             planned,
             wanted: true,
+            known_by: KnownBy::Name,
             retries: 0,
             resolved: None,
+            started: None,
+            by: None,
             sizer: Sizer::new(),
             received: 0,
             complete: None,
@@ -57,6 +76,15 @@ impl Item {
 
     pub(super) fn is_image(&self) -> bool {
         self.kind.is_image()
+    }
+
+    /// Forgets what was received of the file: the first octet of a copy follows, of which the cache
+    /// is to remember this.
+    pub(super) fn begin_copy(&mut self, fresh: CacheEntry) {
+        self.sizer = Sizer::new();
+        self.received = 0;
+        self.complete = None;
+        self.fresh = fresh;
     }
 }
 
@@ -70,10 +98,18 @@ pub(super) struct Job {
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
-    Whole { conditional: bool },
-    FirstPart { conditional: bool },
+    Whole {
+        conditional: bool,
+    },
+    FirstPart {
+        conditional: bool,
+    },
     Rest,
     Head,
+    /// All files of the page or list at once.
+    Bundle {
+        conditional: bool,
+    },
 }
 
 /// A request that was given to a connection, or a push that was accepted.
@@ -100,6 +136,14 @@ pub(super) enum Meaning {
     Current,
     /// The copy in the cache is not current, and the response does not bring a new one.
     Changed,
+    /// A package or an archive of all files.
+    Bundle,
+    /// The copies of all files that a bundle brought earlier are current.
+    BundleCurrent,
+    /// Nothing that the driver still waits for.
+    Passed,
+    /// A bundle whose content was wrong within good HTTP.
+    BrokenBundle(Failure),
     /// No copy of the file, and none to be had by asking again: an error status.
     Nothing,
     /// Not what was asked for: ask for the whole file.

@@ -48,6 +48,11 @@
 //! the page. *Sharding*: the embedded files are spread over hosts of other names by a hash of their
 //! targets. *Preloads* ([`Options::preloads`]) make a file known before the HTML names it.
 //!
+//! *Bundles* ([`Policy::bundle`]): the page is asked for as a package or an archive of all its files. Each
+//! file is used when its last octet is there (of archives that wait for all, when the archive is whole),
+//! what is missing is asked for singly, and a server that has no bundle answers with the page itself.
+//! *Lists* ([`Options::list`]): files that make no page, all known at the start.
+//!
 //! *HTTP/3*: its machine speaks to the streams of QUIC and is held by the host, which makes the requests
 //! that [`take_request`](PageDriver::take_request) yields and hands on what the machine reports
 //! ([`handle_hosted`](PageDriver::handle_hosted), [`handle_progress`](PageDriver::handle_progress)); there
@@ -59,6 +64,7 @@
 
 mod answer;
 mod base;
+mod bundle;
 mod cache;
 mod discovery;
 mod dispatch;
@@ -75,12 +81,15 @@ mod options;
 mod page;
 mod policy;
 mod push;
+mod reader;
 mod retrieval;
 #[cfg(test)]
 mod tests;
+mod unbundle;
 
 pub use crate::h1::client::Version;
-pub use cache::{CacheEntry, ValidatorCache};
+pub use bundle::{Bundle, PageList};
+pub use cache::{BundleEntry, CacheEntry, ValidatorCache};
 pub use fuzz::fuzz;
 pub use graph::PageGraph;
 pub use image::{Dimensions, Sizer};
@@ -93,7 +102,7 @@ pub use page::{Action, ConnectionId, PageDriver};
 pub use policy::{
     DEFAULT_HOSTS, DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy, Protocol,
 };
-pub use retrieval::{Counters, Milestones, Octets, Retrieval};
+pub use retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
 
 /// The most files of one page that are fetched; references beyond are ignored.
 pub const MOST_FILES: usize = 4096;

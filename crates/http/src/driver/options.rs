@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fathometer_model::{Bytes, ContentCoding};
 
+use super::bundle::PageList;
 use super::graph::PageGraph;
 use super::kind::Priorities;
 use super::policy::Policy;
@@ -40,6 +41,9 @@ pub struct Options {
     pub if_range_on_revisit: bool,
     /// What is said of the urgency of requests (RFC 9218), and which go first where they wait.
     pub priorities: Priorities,
+    /// The files to retrieve, if they make no page. The base file is then not looked at: all are asked
+    /// for at once, or in a bundle with the list's folder.
+    pub list: Option<Arc<PageList>>,
     /// What files name that no scanner finds; empty for a page whose HTML names them all.
     pub graph: Arc<PageGraph>,
     /// How long a browser would execute each script before what it names is asked for and before the
@@ -84,6 +88,7 @@ impl Default for Options {
             first_range: Bytes(512),
             if_range_on_revisit: false,
             priorities: Priorities::default(),
+            list: None,
             graph: Arc::default(),
             script_time: Duration::ZERO,
             preloads: true,
@@ -259,6 +264,9 @@ pub enum Visit {
     First,
     /// Everything in the cache is validated; what is not in it is fetched.
     Revalidate,
+    /// The client goes on to a further page of the same session: the page itself is validated or
+    /// fetched, and what the cache has of its files is used without asking.
+    Session,
 }
 
 #[cfg(test)]

@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use fathometer_model::{Bytes, CloseReason, Failure, Instant, TlsRecord};
+use fathometer_model::{Bytes, CloseReason, Failure, FileArrival, Instant, TlsRecord};
 
 use super::base::BaseFile;
 use super::cache::ValidatorCache;
-use super::item::{Exchange, Item, Job};
+use super::item::{Exchange, Item, Job, KnownBy};
 use super::kind::FileKind;
 use super::link::{Link, LinkState};
 use super::machine::Machine;
 use super::options::{Options, Visit};
 use super::policy::Policy;
-use super::retrieval::{Counters, Milestones, Octets, Retrieval};
+use super::retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
+use super::unbundle::Bundling;
 
 /// A connection of one retrieval: they are numbered from 0 in the order they are asked for, and the
 /// number is [`ConnectionRecord::connection`](fathometer_model::ConnectionRecord::connection).
@@ -45,7 +46,8 @@ pub struct PageDriver {
     pub(super) cache: ValidatorCache,
     /// The names of the hosts that the page's files are spread over; the base file is on the first.
     pub(super) host_names: Vec<String>,
-    /// The base file is the first; embedded files follow in the order they were found.
+    /// The base file is the first, or what a bundle of a list is asked for with; embedded files follow
+    /// in the order they were found.
     pub(super) items: Vec<Item>,
     pub(super) known: HashMap<String, usize>,
     /// What is to be asked as soon as a connection takes it.
@@ -66,6 +68,12 @@ pub struct PageDriver {
     /// A connection ended unannounced and left requests unanswered: do not pipeline on the next one
     /// before it has answered (RFC 9112 section 9.3.2).
     pub(super) distrust: bool,
+    pub(super) bundling: Bundling,
+    /// Items that are not asked for while they may be in a bundle that is under way.
+    pub(super) withheld: Vec<usize>,
+    pub(super) bundle_answer: Option<BundleAnswer>,
+    /// Items in the order in which they could be used.
+    pub(super) arrivals: Vec<usize>,
     pub(super) page_end: Option<Instant>,
     pub(super) actions: VecDeque<Action>,
     pub(super) milestones: Milestones,
@@ -75,8 +83,8 @@ pub struct PageDriver {
 }
 
 impl PageDriver {
-    /// A driver that is about to retrieve the page at `base_target`. With [`Visit::First`] the
-    /// cache is not asked, and filled all the same.
+    /// A driver that is about to retrieve the page at `base_target`, or the list of
+    /// [`Options::list`]. With [`Visit::First`] the cache is not asked, and filled all the same.
     pub fn new(
         policy: Policy,
         options: Options,
@@ -104,6 +112,10 @@ impl PageDriver {
             unresolved: 0,
             first_parts: 0,
             distrust: false,
+            bundling: Bundling::Over,
+            withheld: Vec::new(),
+            bundle_answer: None,
+            arrivals: Vec::new(),
             page_end: None,
             actions: VecDeque::new(),
             milestones: Milestones::default(),
@@ -111,7 +123,10 @@ impl PageDriver {
             counters: Counters::default(),
             failures: Vec::new(),
         };
-        driver.want(base_target, FileKind::Document, None, start);
+        match driver.options.list.clone() {
+            None => driver.want(base_target, FileKind::Document, None, start),
+            Some(list) => driver.want_list(&list, start),
+        }
         driver.advance(start);
         driver
     }
@@ -251,7 +266,8 @@ impl PageDriver {
         for &exchange in link.exchanges.get(link.sent..sent).unwrap_or_default() {
             let exchange = &mut self.exchanges[exchange];
             exchange.record.sent = Some(now);
-            if exchange.job.item != 0 {
+            let first = exchange.job.item == 0 || self.options.list.is_some();
+            if !first {
                 self.milestones.first_image_request_sent.get_or_insert(now);
             }
         }
@@ -313,7 +329,7 @@ impl PageDriver {
     /// that are still there as open.
     pub fn finish(mut self, now: Instant) -> Retrieval {
         for item in &self.items {
-            if item.resolved.is_none() && item.wanted {
+            if item.resolved.is_none() && item.wanted && item.known_by != KnownBy::Folder {
                 let failure = (item.target.clone(), Failure::LocalAbort);
                 self.failures.push(failure);
             }
@@ -326,8 +342,11 @@ impl PageDriver {
             }
         }
         self.note_critical();
-        self.counters.pushes_unused = self.pushes_unused();
+        self.counters.pushes_unused = self.unused(KnownBy::Push);
+        self.counters.bundled_unused = self.unused(KnownBy::Bundle);
         Retrieval {
+            files: self.arrived(),
+            bundle: self.bundle_answer,
             exchanges: self.exchanges.into_iter().map(|e| e.record).collect(),
             connections: self.links.into_iter().map(|link| link.record).collect(),
             cache: self.cache,
@@ -338,10 +357,35 @@ impl PageDriver {
         }
     }
 
+    /// The files that can be used and are needed, in order.
+    fn arrived(&self) -> Vec<FileArrival> {
+        let items = self.arrivals.iter().map(|&place| &self.items[place]);
+        let needed = items.filter(|item| item.wanted);
+        let arrival = |item: &Item| {
+            Some(FileArrival {
+                target: item.target.clone(),
+                octets: Bytes(item.received),
+                started: item.started?,
+                usable: item.resolved?.at,
+                by: item.by?,
+            })
+        };
+        needed.filter_map(arrival).collect()
+    }
+
+    /// Files that came this way and that nothing of the page named.
+    fn unused(&self, known_by: KnownBy) -> u32 {
+        let items = self.items.iter();
+        items
+            .filter(|item| !item.wanted && item.known_by == known_by)
+            .count() as u32
+    }
+
     /// Finds out when the last critical file was there, which is known only now that no further one can
     /// turn up.
     fn note_critical(&mut self) {
-        let critical = || self.items.iter().filter(|item| item.kind.is_critical());
+        let needed = || self.items.iter().filter(|item| item.wanted);
+        let critical = || needed().filter(|item| item.kind.is_critical());
         if self.page_end.is_none() || critical().any(|item| item.resolved.is_none()) {
             return;
         }
@@ -367,7 +411,7 @@ impl PageDriver {
 
     /// Ends the retrieval when nothing is left to ask. Whether that changed anything.
     fn settle(&mut self, now: Instant) -> bool {
-        if self.unresolved > 0 || !self.executions.is_empty() {
+        if self.unresolved > 0 || !self.executions.is_empty() || self.bundling.is_open() {
             return false;
         }
         self.page_end.get_or_insert(now);

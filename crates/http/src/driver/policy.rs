@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::bundle::Bundle;
 use crate::h1::client::Version;
 
 /// The depth of a pipeline when a policy's text does not give one: deep enough to ask for the whole
@@ -51,6 +52,8 @@ impl Protocol {
 /// - HTTP/2 over TLS (`h2`) or without it by prior knowledge (`h2c`), HTTP/3 (`h3`): `xN`; `-sharded`
 ///   (with a number right behind it if not the default of [`DEFAULT_HOSTS`]); `-streamsN`; `-push`
 ///   (HTTP/2 only); `-early-close`.
+/// - All: how files are asked for together ([`Bundle`]), before `-tls`; not along with ranges or pushes.
+///   A bundle's name alone (`package`) is that over `h1.1`.
 ///
 /// | text | |
 /// |---|---|
@@ -64,6 +67,8 @@ impl Protocol {
 /// | `h2`, `h3` | one connection, a stream for each exchange |
 /// | `h2-sharded` | the page's files on four hosts, a connection to each |
 /// | `h2-push` | the server may push what the page needs |
+/// | `package`, `h2-package` | the page's files in one object package, each used when it is there |
+/// | `h1.0-tar`, `h1.1-zip-tls` | the page's files in one archive |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// What carries the exchanges.
@@ -90,6 +95,8 @@ pub struct Policy {
     /// them for the next one (Barford and Crovella's "early close"). Connections that carry one
     /// exchange are closed anyway.
     pub early_close: bool,
+    /// What the page's files are asked for in, all of them at once; `None`: each by itself.
+    pub bundle: Option<Bundle>,
 }
 
 impl Policy {
@@ -106,6 +113,7 @@ impl Policy {
             ranges: false,
             push: false,
             early_close: false,
+            bundle: None,
         }
     }
 }
@@ -115,7 +123,9 @@ impl Policy {
 #[error(
     "{text:?} is not a connection policy: write h1.0, h1.0xN, h1.0-keepalive, h1.0-keepalivexN, \
      h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges or h1.1-early-close, any of them with -tls at \
-     its end, or h2, h2c, h3, h2xN, h2-sharded, h2-streamsN or h2-push, N from 1 to {MOST_CONNECTIONS}"
+     its end, or h2, h2c, h3, h2xN, h2-sharded, h2-streamsN or h2-push, N from 1 to {MOST_CONNECTIONS}; \
+     for a package or an archive of the files -package, -package-v1, -package-delta, -tar, -tar-whole \
+     or -zip behind it (before -tls)"
 )]
 pub struct ParsePolicyError {
     text: String,
@@ -125,7 +135,10 @@ impl FromStr for Policy {
     type Err = ParsePolicyError;
 
     fn from_str(text: &str) -> Result<Policy, ParsePolicyError> {
-        let policy = parse_http1(text).or_else(|| parse_multiplexing(text));
+        // The name of a bundle by itself.
+        let prefixed = Bundle::strip(text).map(|_| format!("h1.1-{text}"));
+        let full = prefixed.as_deref().unwrap_or(text);
+        let policy = parse_http1(full).or_else(|| parse_multiplexing(full));
         policy.ok_or_else(|| ParsePolicyError {
             text: text.to_owned(),
         })
@@ -144,12 +157,13 @@ fn parse_http1(text: &str) -> Option<Policy> {
     let (pipeline, rest) = optional_number(rest, "-pipeline", Some(DEFAULT_PIPELINE_DEPTH))?;
     let (ranges, rest) = optional_word(rest, "-ranges");
     let (early_close, rest) = optional_word(rest, "-early-close");
+    let (bundle, rest) = optional_bundle(rest);
     let (tls, rest) = optional_word(rest, "-tls");
     let connections = connections.unwrap_or(1);
     let possible = rest.is_empty()
         && connections <= MOST_CONNECTIONS
         && (pipeline.is_none() || version == Version::Http11)
-        && (!ranges || pipeline.is_some())
+        && (!ranges || pipeline.is_some() && bundle.is_none())
         && (!early_close || version != Version::Http10);
     possible.then_some(Policy {
         tls,
@@ -157,6 +171,7 @@ fn parse_http1(text: &str) -> Option<Policy> {
         pipeline,
         ranges,
         early_close,
+        bundle,
         ..Policy::plain(Protocol::Http1(version))
     })
 }
@@ -174,11 +189,12 @@ fn parse_multiplexing(text: &str) -> Option<Policy> {
     let (streams, rest) = optional_number(rest, "-streams", None)?;
     let (push, rest) = optional_word(rest, "-push");
     let (early_close, rest) = optional_word(rest, "-early-close");
+    let (bundle, rest) = optional_bundle(rest);
     let connections = connections.unwrap_or(1);
     let possible = rest.is_empty()
         && connections <= MOST_CONNECTIONS
         && hosts.is_none_or(|hosts| (2..=MOST_CONNECTIONS).contains(&hosts))
-        && (!push || protocol == Protocol::Http2);
+        && (!push || protocol == Protocol::Http2 && bundle.is_none());
     possible.then_some(Policy {
         tls,
         connections,
@@ -186,6 +202,7 @@ fn parse_multiplexing(text: &str) -> Option<Policy> {
         streams,
         push,
         early_close,
+        bundle,
         ..Policy::plain(protocol)
     })
 }
@@ -196,6 +213,12 @@ fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
         Some(rest) => (true, rest),
         None => (false, text),
     }
+}
+
+/// The bundle that is named next, if one is, and what follows.
+fn optional_bundle(text: &str) -> (Option<Bundle>, &str) {
+    let named = text.strip_prefix('-').and_then(Bundle::strip);
+    named.map_or((None, text), |(bundle, rest)| (Some(bundle), rest))
 }
 
 /// The number behind `word` if that is next (`default` where there is no number), and what follows.
@@ -255,6 +278,9 @@ impl fmt::Display for Policy {
         f.write_str(if self.ranges { "-ranges" } else { "" })?;
         f.write_str(if self.push { "-push" } else { "" })?;
         f.write_str(if self.early_close { "-early-close" } else { "" })?;
+        if let Some(bundle) = self.bundle {
+            write!(f, "-{bundle}")?;
+        }
         let says_tls = self.tls && !self.protocol.multiplexes();
         f.write_str(if says_tls { "-tls" } else { "" })
     }
@@ -290,6 +316,13 @@ mod tests {
             "h2c-sharded6-streams8",
             "h2-streams16-push",
             "h3x2-early-close",
+            "h1.0-package",
+            "h1.1-package-v1",
+            "h1.1-pipeline-early-close-package-delta-tls",
+            "h1.0x4-tar",
+            "h2-tar-whole",
+            "h3-package",
+            "h2c-streams4-zip",
         ] {
             let policy: Policy = text.parse().unwrap();
             assert_eq!(policy.to_string(), text);
@@ -300,6 +333,9 @@ mod tests {
         assert_eq!((deep.pipeline, deep.ranges), (Some(50), true));
         let early: Policy = "h1.1-early-close".parse().unwrap();
         assert_eq!((early.early_close, deep.early_close), (true, false));
+        let short: Policy = "package-delta".parse().unwrap();
+        assert_eq!(short.to_string(), "h1.1-package-delta");
+        assert_eq!(short.bundle, Some(Bundle::PackageDelta));
         let sharded: Policy = "h2-sharded".parse().unwrap();
         assert_eq!((sharded.hosts, sharded.tls), (DEFAULT_HOSTS, true));
     }
@@ -327,6 +363,12 @@ mod tests {
             "h1.1-early-close-ranges",
             "h1.1-pipeline-",
             "h1.1-pipeline0",
+            "h1.1-package-early-close",
+            "h1.1-tls-package",
+            "h1.1-pipeline-ranges-package",
+            "h2-push-package",
+            "package-v3",
+            "h1.1package",
             "H1.1",
             "h1.1 ",
         ] {

@@ -3,7 +3,7 @@
 
 use fathometer_model::{Failure, Instant};
 
-use super::item::{Ask, Exchange, Job, Meaning, new_record};
+use super::item::{Ask, Exchange, Job, KnownBy, Meaning, new_record};
 use super::kind::FileKind;
 use super::options::Visit;
 use super::page::PageDriver;
@@ -23,7 +23,7 @@ impl PageDriver {
         self.counters.pushes_promised += 1;
         let target = self.promised_target(place);
         let new = target.filter(|target| {
-            let cached = self.visit == Visit::Revalidate && self.cache.get(target).is_some();
+            let cached = self.visit != Visit::First && self.cache.get(target).is_some();
             accepted && !cached && !self.known.contains_key(target)
         });
         let Some(target) = new else {
@@ -39,6 +39,7 @@ impl PageDriver {
         let by = by.map(|exchange| self.exchanges[exchange].job.item);
         let item = self.add(target, FileKind::Other, by, now);
         self.items[item].wanted = false;
+        self.items[item].known_by = KnownBy::Push;
         let exchange = self.exchanges.len();
         let mut record = new_record(exchange, place, "GET", &self.items[item]);
         record.sent = Some(now);
@@ -73,10 +74,5 @@ impl PageDriver {
         let target = self.items[item].target.clone();
         self.known.remove(&target);
         self.settle_item(item, now);
-    }
-
-    /// Pushes that were taken and that nothing of the page named.
-    pub(super) fn pushes_unused(&self) -> u32 {
-        self.items.iter().filter(|item| !item.wanted).count() as u32
     }
 }

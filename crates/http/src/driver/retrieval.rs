@@ -1,6 +1,6 @@
 //! What a retrieval leaves behind.
 
-use fathometer_model::{Bytes, ConnectionRecord, ExchangeRecord, Failure, Instant};
+use fathometer_model::{Bytes, ConnectionRecord, ExchangeRecord, Failure, FileArrival, Instant};
 
 use super::cache::ValidatorCache;
 
@@ -11,6 +11,11 @@ pub struct Retrieval {
     pub exchanges: Vec<ExchangeRecord>,
     /// Every connection, in the order they were asked for.
     pub connections: Vec<ConnectionRecord>,
+    /// The files that the page needed, or the list named, in the order in which they could be used.
+    pub files: Vec<FileArrival>,
+    /// What came of asking for all of them at once; `None` when the policy does not, or it never came
+    /// to an answer.
+    pub bundle: Option<BundleAnswer>,
     /// The cache, brought up to date.
     pub cache: ValidatorCache,
     /// When what was reached.
@@ -22,6 +27,29 @@ pub struct Retrieval {
     /// The files that could not be had, and why. Empty for a page retrieved whole. (A file that the
     /// server answered with an error status was had: its status is in its record.)
     pub failures: Vec<(String, Failure)>,
+}
+
+/// What a request for a page's files at once came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BundleAnswer {
+    /// The package or archive came whole, with so many files in it, those that the client was told to
+    /// keep not counted.
+    Whole {
+        /// The files.
+        files: u64,
+    },
+    /// The files that an earlier one brought are all current.
+    Current,
+    /// The server has none: what came was the page itself, or an error.
+    Refused,
+    /// It broke off, or was not what it said it was. What was whole is kept; the rest was asked for
+    /// singly.
+    Broken {
+        /// What kind of failure it was.
+        failure: Failure,
+        /// The failure in words; empty when it was the connection's.
+        reason: String,
+    },
 }
 
 /// Points in time on the way to a page; `None` for what was not reached.
@@ -42,7 +70,8 @@ pub struct Milestones {
     /// The last file without which the page cannot be shown or read was done with: the base file,
     /// style sheets, scripts that hold up the document, fonts.
     pub critical_complete: Option<Instant>,
-    /// Every file was read whole or found current, and every script executed.
+    /// Every file was read whole or found current, and every script executed. Where files come in a
+    /// bundle, that was at its end as well.
     pub page_complete: Option<Instant>,
 }
 
@@ -90,6 +119,10 @@ pub struct Counters {
     pub pushes_used: u32,
     /// Of these, those accepted that nothing of the page named.
     pub pushes_unused: u32,
+    /// Files of a bundle that were whole and that nothing of the page named.
+    pub bundled_unused: u32,
+    /// Files that were asked for singly because a bundle that was asked for did not bring them.
+    pub bundle_missed: u32,
 }
 
 impl Counters {

@@ -1,6 +1,8 @@
 //! One driver against answers written by hand. Whole pages against the real origin are in
 //! `tests/pair`.
 
+mod bundles;
+
 use std::time::Duration;
 
 use fathometer_model::{CloseReason, Failure, Instant, Outcome};
@@ -46,8 +48,8 @@ impl Script {
         self.written(conn)
     }
 
-    /// The request lines written to a connection, with the octets of the `Range` if there is one.
-    fn written(&mut self, conn: u32) -> String {
+    /// All that is written to a connection.
+    fn octets(&mut self, conn: u32) -> String {
         let conn = ConnectionId(conn);
         let mut octets = Vec::new();
         while !self.driver.transmit(conn).is_empty() {
@@ -55,7 +57,12 @@ impl Script {
             let length = self.driver.transmit(conn).len();
             self.driver.transmitted(conn, length, self.now);
         }
-        let text = String::from_utf8(octets).unwrap();
+        String::from_utf8(octets).unwrap()
+    }
+
+    /// The request lines written to a connection, with the octets of the `Range` if there is one.
+    fn written(&mut self, conn: u32) -> String {
+        let text = self.octets(conn);
         let lines = text.lines().filter_map(|line| {
             let request = line
                 .strip_suffix(" HTTP/1.1")
@@ -496,11 +503,23 @@ proptest! {
     ) {
         super::fuzz(&[&start[..], &script].concat());
     }
+
+    #[test]
+    fn any_script_with_bundles_passes_the_fuzz_entry(
+        policy in 0u8..4,
+        bundle in 0u8..6,
+        start in any::<[u8; 2]>(),
+        script in script(),
+    ) {
+        // Policies of HTTP/1.x, so that the bundles among the responses are read.
+        let start = [policy | 16 | bundle << 5, start[0], start[1]];
+        super::fuzz(&[&start[..], &script].concat());
+    }
 }
 
 /// Operations of [`super::fuzz`], among them whole responses.
 fn script() -> impl Strategy<Value = Vec<u8>> {
-    let responses = prop::sample::select(vec![
+    let mut responses: Vec<Vec<u8>> = [
         &b"HTTP/1.1 200 OK\r\nETag: \"b\"\r\nContent-Length: 20\r\n\r\n<img src=a><img src=d"[..],
         b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n<img src=a>",
         b"HTTP/1.0 200 OK\r\n\r\n<img src=a><img src=b>",
@@ -524,9 +543,16 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
         // A push of /b with the page, and its answer.
         b"\0\0\x1f\x05\x04\0\0\0\x01\0\0\0\x02\x82\x86\x01\x13www.microscape.test\x04\x02/b",
         b"\0\0\x01\x01\x05\0\0\0\x02\x88",
-    ]);
-    let data = (0u8..4, responses)
-        .prop_map(|(conn, response)| [&[conn << 3, response.len() as u8], response].concat());
+    ]
+    .map(<[u8]>::to_vec)
+    .to_vec();
+    responses.extend(bundles::some_responses());
+    // What is longer than an operation can say is several.
+    let data = (0u8..4, prop::sample::select(responses)).prop_map(|(conn, response)| {
+        let parts = response.chunks(255);
+        let parts = parts.map(|part| [&[conn << 3, part.len() as u8], part].concat());
+        parts.collect::<Vec<_>>().concat()
+    });
     let other = (0u8..4, 2u8..8).prop_map(|(conn, operation)| vec![conn << 3 | operation]);
     // Connect and write, most of the time.
     let proceed = (0u8..4).prop_map(|conn| vec![conn << 3 | 6, conn << 3 | 7]);

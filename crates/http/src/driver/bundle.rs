@@ -1,0 +1,149 @@
+//! Files asked for together: in an object package, or in an archive.
+
+use std::fmt;
+
+use super::kind::FileKind;
+use crate::package;
+
+/// What files come in when they are asked for all at once.
+///
+/// As text: `package`, `package-v1`, `package-delta`, `tar`, `tar-whole`, `zip`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bundle {
+    /// An object package of this version: each file is used when its last octet is there.
+    Package(package::Version),
+    /// An object package of version 2 without what the client has, as it said by `Package-Have`.
+    PackageDelta,
+    /// A tar archive, each file of which is used when its last octet is there.
+    Tar,
+    /// A tar archive that is unpacked when it is whole.
+    TarWhole,
+    /// A zip archive. Its list of files is at its end, so that it is unpacked when it is whole.
+    Zip,
+}
+
+impl Bundle {
+    /// Every one, a name that begins with another's before that.
+    const NAMES: [(&'static str, Bundle); 6] = [
+        ("package-delta", Bundle::PackageDelta),
+        ("package-v1", Bundle::Package(package::Version::One)),
+        ("package", Bundle::Package(package::Version::Two)),
+        ("tar-whole", Bundle::TarWhole),
+        ("tar", Bundle::Tar),
+        ("zip", Bundle::Zip),
+    ];
+
+    /// The bundle that a text begins with, and what follows its name.
+    pub(super) fn strip(text: &str) -> Option<(Bundle, &str)> {
+        let mut names = Bundle::NAMES.into_iter();
+        names.find_map(|(name, bundle)| Some((bundle, text.strip_prefix(name)?)))
+    }
+
+    /// Whether its files are of no use before it is whole.
+    pub const fn waits_for_all(self) -> bool {
+        matches!(self, Bundle::TarWhole | Bundle::Zip)
+    }
+
+    /// Whether it is an object package, which may hold files in a content coding.
+    pub const fn is_package(self) -> bool {
+        matches!(self, Bundle::Package(_) | Bundle::PackageDelta)
+    }
+
+    /// The media type to ask for.
+    const fn media_type(self) -> &'static str {
+        match self {
+            Bundle::Package(version) => version.content_type(),
+            Bundle::PackageDelta => package::Version::Two.content_type(),
+            Bundle::Tar | Bundle::TarWhole => "application/x-tar",
+            Bundle::Zip => "application/zip",
+        }
+    }
+
+    /// The value of `Accept`: the bundle rather than what would be accepted without it.
+    pub(super) fn accept(self, otherwise: Option<&str>) -> String {
+        let mut accept = self.media_type().to_owned();
+        for range in otherwise.unwrap_or("*/*").split(',') {
+            let range = range.trim();
+            let weight = match range.contains(";q=") {
+                true => "",
+                false => ";q=0.5",
+            };
+            accept.push_str(&format!(", {range}{weight}"));
+        }
+        accept
+    }
+
+    /// Whether a response of this type brings it. Of which version a package is it tells itself.
+    pub(super) fn is_brought_by(self, content_type: Option<&str>) -> bool {
+        let essence = |text: &'_ str| -> String {
+            let essence = text.split(';').next().unwrap_or_default();
+            essence.trim().to_ascii_lowercase()
+        };
+        content_type.is_some_and(|given| essence(given) == essence(self.media_type()))
+    }
+}
+
+/// As in the text of a [`Policy`](super::Policy).
+impl fmt::Display for Bundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Bundle::NAMES.iter();
+        let named = names.find(|(_, bundle)| bundle == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+/// What a file is to its page, by the end of its name: bundles do not always tell a media type.
+pub(super) fn kind_by_name(name: &str) -> FileKind {
+    let path = name.split('?').next().unwrap_or(name);
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    match extension.to_ascii_lowercase().as_str() {
+        "gif" | "png" | "jpg" | "jpeg" | "webp" | "avif" | "svg" | "ico" => FileKind::Image,
+        "css" => FileKind::StyleSheet,
+        "js" | "mjs" => FileKind::LaterScript,
+        "woff" | "woff2" | "ttf" | "otf" => FileKind::Font,
+        "html" | "htm" => FileKind::Frame,
+        _ => FileKind::Other,
+    }
+}
+
+/// Files that are retrieved together and make no page: nothing names them but this list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PageList {
+    /// What a bundle of them is asked for with: the target of the folder that holds them.
+    pub folder: String,
+    /// Their targets, which are asked for in this order. Those beyond
+    /// [`MOST_FILES`](super::MOST_FILES) are left out.
+    pub files: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_asked_for_before_all_else() {
+        let package = Bundle::Package(package::Version::One);
+        assert_eq!(
+            package.accept(Some("text/html, image/gif, */*;q=0.3")),
+            "application/vnd.fathometer.object-package;version=1, text/html;q=0.5, \
+             image/gif;q=0.5, */*;q=0.3"
+        );
+        assert_eq!(Bundle::Tar.accept(None), "application/x-tar, */*;q=0.5");
+    }
+
+    #[test]
+    fn a_bundle_is_known_by_its_type() {
+        let package = Bundle::Package(package::Version::One);
+        let given = Some("Application/Vnd.Fathometer.Object-Package ; version=2");
+        assert!(package.is_brought_by(given) && Bundle::PackageDelta.is_brought_by(given));
+        assert!(Bundle::TarWhole.is_brought_by(Some("application/x-tar")));
+        for other in [
+            None,
+            Some(""),
+            Some("text/html"),
+            Some("application/x-tarfoo"),
+        ] {
+            assert!(!Bundle::Tar.is_brought_by(other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What takes a bundle apart while it arrives: packages and archives behind one interface.
+
+use fathometer_model::ContentCoding;
+
+use super::bundle::Bundle;
+use crate::archive::{self, tar, zip};
+use crate::origin::date::format_date;
+use crate::package;
+
+/// The largest archive that is kept in memory until it is whole.
+const LARGEST_WHOLE: usize = 1 << 30;
+
+/// A file of a bundle.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Member {
+    /// Its target without the slash in front.
+    pub(super) name: String,
+    pub(super) media_type: Option<String>,
+    pub(super) etag: Option<String>,
+    pub(super) last_modified: Option<String>,
+    pub(super) coding: Option<ContentCoding>,
+    /// Whether its content is left out, because the client has it.
+    pub(super) kept: bool,
+}
+
+/// What happens in a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece<'i> {
+    Start(Member),
+    /// Octets of the file that was started last.
+    Data(&'i [u8]),
+    /// That is whole.
+    End,
+}
+
+#[derive(Debug)]
+pub(super) enum Reader {
+    Package(Box<package::Decoder>),
+    Tar(Box<tar::Reader>),
+    /// An archive that is taken apart when it is whole.
+    Whole(Bundle, Vec<u8>),
+}
+
+impl Reader {
+    pub(super) fn new(bundle: Bundle) -> Reader {
+        match bundle {
+            Bundle::Package(_) | Bundle::PackageDelta => {
+                let limits = package::Limits::default();
+                Reader::Package(Box::new(package::Decoder::new(limits)))
+            }
+            Bundle::Tar => Reader::Tar(Box::default()),
+            Bundle::TarWhole | Bundle::Zip => Reader::Whole(bundle, Vec::new()),
+        }
+    }
+
+    /// What comes next; `None` when the input is used up. Errors are in words.
+    pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Piece<'i>>, String> {
+        match self {
+            Reader::Package(decoder) => loop {
+                use package::Event;
+                let event = decoder.poll(input).map_err(|error| error.to_string())?;
+                return Ok(Some(match event {
+                    None => return Ok(None),
+                    Some(Event::Header | Event::Finished) => continue,
+                    Some(Event::Start { .. }) => Piece::Start(Member::of_entry(decoder.entry())),
+                    Some(Event::Data { content, .. }) => Piece::Data(content),
+                    Some(Event::End { .. }) => Piece::End,
+                }));
+            },
+            Reader::Tar(reader) => loop {
+                use archive::Event;
+                let event = reader.poll(input).map_err(|error| error.to_string())?;
+                return Ok(Some(match event {
+                    None => return Ok(None),
+                    Some(Event::Finished) => continue,
+                    Some(Event::Start { .. }) => Piece::Start(Member {
+                        name: reader.entry().name.clone(),
+                        last_modified: Some(date(reader.entry().last_modified)),
+                        ..Member::default()
+                    }),
+                    Some(Event::Data { content, .. }) => Piece::Data(content),
+                    Some(Event::End { .. }) => Piece::End,
+                }));
+            },
+            Reader::Whole(_, octets) => {
+                if octets.len() + input.len() > LARGEST_WHOLE {
+                    return Err(format!("the archive is larger than {LARGEST_WHOLE} B"));
+                }
+                octets.extend_from_slice(input);
+                *input = &[];
+                Ok(None)
+            }
+        }
+    }
+
+    /// Says that nothing more comes. What is to be taken apart now comes back.
+    pub(super) fn finish(self) -> Result<Option<WholeArchive>, String> {
+        match self {
+            Reader::Package(mut decoder) => {
+                decoder.end_of_input().map_err(|error| error.to_string())?;
+                Ok(None)
+            }
+            Reader::Tar(mut reader) => {
+                reader.end_of_input().map_err(|error| error.to_string())?;
+                Ok(None)
+            }
+            Reader::Whole(Bundle::Zip, octets) => {
+                let files = zip::read_whole(&octets).map_err(|error| error.to_string())?;
+                Ok(Some(WholeArchive::Zip(files)))
+            }
+            Reader::Whole(_, octets) => Ok(Some(WholeArchive::Tar(octets))),
+        }
+    }
+}
+
+/// An archive that has arrived whole.
+#[derive(Debug)]
+pub(super) enum WholeArchive {
+    Tar(Vec<u8>),
+    Zip(Vec<archive::File>),
+}
+
+impl Member {
+    fn of_entry(entry: &package::Entry) -> Member {
+        Member {
+            name: entry.name.clone(),
+            media_type: entry.media_type.clone(),
+            etag: entry.etag.clone(),
+            last_modified: entry.last_modified.map(date),
+            coding: entry.coding,
+            kept: entry.kept,
+        }
+    }
+}
+
+fn date(second: u64) -> String {
+    String::from_utf8_lossy(&format_date(second)).into_owned()
+}

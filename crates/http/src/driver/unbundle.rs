@@ -1,0 +1,380 @@
+//! A page's files in one response: a package or an archive, each file used when it is there.
+//!
+//! While a bundle is under way nothing that it may bring is asked for. When it is over, for good or ill,
+//! what the page needs and it did not bring is asked for singly. Files that it brings before anything
+//! names them are kept like pushes: they count when they are named.
+
+use fathometer_model::{Delivery, Failure, Instant, Outcome};
+
+use super::answer::is_html;
+use super::base::BaseFile;
+use super::bundle::{Bundle, kind_by_name};
+use super::cache::{BundleEntry, CacheEntry};
+use super::item::{Ask, Job, KnownBy, Meaning};
+use super::kind::FileKind;
+use super::options::Visit;
+use super::page::PageDriver;
+use super::reader::{Member, Piece, Reader, WholeArchive};
+use super::retrieval::BundleAnswer;
+use crate::client::Head;
+
+/// How far the request for all files at once has come.
+#[derive(Debug)]
+pub(super) enum Bundling {
+    /// Nobody asked, or it is dealt with.
+    Over,
+    /// No answer has come so far.
+    Awaited,
+    /// It is arriving.
+    Arriving(Box<Arriving>),
+}
+
+impl Bundling {
+    /// Whether it may still bring files.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self, Bundling::Over)
+    }
+}
+
+/// A bundle that is arriving.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    reader: Reader,
+    bundle: Bundle,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    /// The target of the base file within it, where the page was asked for by another.
+    page: Option<String>,
+    begun: Instant,
+    /// The item whose content is arriving; `None` when that is of no use.
+    current: Option<usize>,
+    members: Vec<String>,
+    /// Files with content, so far.
+    files: u64,
+}
+
+impl Arriving {
+    fn new(bundle: Bundle, head: Head<'_>, begun: Instant) -> Arriving {
+        let text = |value: Option<&str>| value.map(str::to_owned);
+        Arriving {
+            reader: Reader::new(bundle),
+            bundle,
+            etag: text(head.etag()),
+            last_modified: text(head.last_modified()),
+            page: text(head.text("content-location")),
+            begun,
+            current: None,
+            members: Vec::new(),
+            files: 0,
+        }
+    }
+}
+
+impl PageDriver {
+    /// What the head of an answer to a request for a bundle means. `None`: it is the page itself, or an
+    /// error instead of it, as if that had been asked for.
+    pub(super) fn bundle_head(
+        &mut self,
+        place: usize,
+        exchange: usize,
+        conditional: bool,
+        now: Instant,
+    ) -> Option<Meaning> {
+        let bundle = self.policy.bundle?;
+        let begun = self.exchanges[exchange].record.first_byte.unwrap_or(now);
+        let head = self.links[place].machine.head();
+        let is_page = self.is_base(0);
+        let target = &self.items[0].target;
+        match head.status() {
+            304 if conditional => {
+                // Which of the two that were asked about it is, its tag tells.
+                let etag = head.etag();
+                let page = self.cache.get(target).filter(|_| is_page);
+                let is_the_page = page.is_some_and(|page| page.etag.as_deref() == etag);
+                let known = self.cache.bundle(target);
+                let known = known.filter(|known| known.bundle == bundle);
+                if known.is_some_and(|known| {
+                    known.etag.as_deref() == etag || etag.is_none() || !is_the_page
+                }) {
+                    return Some(Meaning::BundleCurrent);
+                }
+            }
+            200 | 203 if bundle.is_brought_by(head.content_type()) => {
+                let coding = head.content_encoding().unwrap_or("identity");
+                if !coding.eq_ignore_ascii_case("identity") {
+                    let reason = format!("the whole of it has content coding {coding}");
+                    self.break_bundle(Failure::BadResponse, reason, now);
+                    return Some(Meaning::BrokenBundle(Failure::BadResponse));
+                }
+                let arriving = Arriving::new(bundle, head, begun);
+                self.bundling = Bundling::Arriving(Box::new(arriving));
+                return Some(Meaning::Bundle);
+            }
+            // What it would accept without packages is what it always asks for.
+            406 | 415 if is_page => {
+                self.exchanges[exchange].job.ask = Ask::Whole { conditional: false };
+                self.end_bundling(BundleAnswer::Refused, now);
+                return Some(Meaning::Changed);
+            }
+            _ => {}
+        }
+        self.end_bundling(BundleAnswer::Refused, now);
+        (!is_page).then_some(Meaning::Passed)
+    }
+
+    /// Reads the next octets of a bundle.
+    pub(super) fn bundle_content(&mut self, exchange: usize, bytes: &[u8], now: Instant) {
+        let Some(mut arriving) = self.take_arriving() else {
+            return;
+        };
+        match self.read(&mut arriving, bytes, now, now) {
+            Ok(()) => self.bundling = Bundling::Arriving(arriving),
+            Err(reason) => {
+                let failure = Failure::BadResponse;
+                self.exchanges[exchange].meaning = Meaning::BrokenBundle(failure);
+                self.break_bundle(failure, reason, now);
+            }
+        }
+    }
+
+    /// The response that brought a bundle is whole.
+    pub(super) fn end_of_bundle(&mut self, exchange: usize, now: Instant) {
+        let Some(arriving) = self.take_arriving() else {
+            return;
+        };
+        let mut arriving = *arriving;
+        let reader = std::mem::replace(&mut arriving.reader, Reader::new(Bundle::Tar));
+        let begun = arriving.begun;
+        let read = reader.finish().and_then(|whole| match whole {
+            None => Ok(()),
+            Some(WholeArchive::Tar(octets)) => {
+                self.read(&mut arriving, &octets, begun, now)?;
+                let reader = std::mem::replace(&mut arriving.reader, Reader::new(Bundle::Tar));
+                reader.finish().map(|_| ())
+            }
+            Some(WholeArchive::Zip(files)) => {
+                for file in files {
+                    let name = file.name;
+                    let member = Member {
+                        name,
+                        ..Member::default()
+                    };
+                    self.begin_member(&mut arriving, member, begun, now);
+                    self.member_content(&mut arriving, &file.content, now);
+                    self.end_member(&mut arriving, now);
+                }
+                Ok(())
+            }
+        });
+        if let Err(reason) = read {
+            let failure = Failure::BadResponse;
+            self.exchanges[exchange].record.outcome = Outcome::Failed(failure);
+            return self.break_bundle(failure, reason, now);
+        }
+        let Arriving {
+            bundle,
+            etag,
+            last_modified,
+            page,
+            members,
+            files,
+            ..
+        } = arriving;
+        let entry = BundleEntry {
+            bundle,
+            // A part of a package is no copy that could be validated.
+            etag: etag.filter(|_| bundle != Bundle::PackageDelta),
+            last_modified: last_modified.filter(|_| bundle != Bundle::PackageDelta),
+            page,
+            members,
+        };
+        self.cache
+            .insert_bundle(self.items[0].target.clone(), entry);
+        self.end_bundling(BundleAnswer::Whole { files }, now);
+    }
+
+    /// All that an earlier bundle brought is current.
+    pub(super) fn bundle_is_current(&mut self, now: Instant) {
+        let known = self.cache.bundle(&self.items[0].target);
+        let members = known.map_or_else(Vec::new, |known| known.members.clone());
+        for target in members {
+            if let Some(place) = self.place_of(target, None) {
+                self.has_copy(place, now);
+            }
+        }
+        self.end_bundling(BundleAnswer::Current, now);
+    }
+
+    /// A bundle broke off or is not what it should be: what was whole is kept.
+    pub(super) fn break_bundle(&mut self, failure: Failure, reason: String, now: Instant) {
+        self.base = None;
+        self.end_bundling(BundleAnswer::Broken { failure, reason }, now);
+    }
+
+    /// No bundle comes, or no more of it: asks singly for what has not come.
+    pub(super) fn end_bundling(&mut self, answer: BundleAnswer, now: Instant) {
+        if !self.bundling.is_open() {
+            return;
+        }
+        self.bundling = Bundling::Over;
+        // What comes instead of a bundle answers for the page.
+        let is_answered = answer == BundleAnswer::Refused;
+        self.bundle_answer = Some(answer);
+        if self.items[0].known_by == KnownBy::Folder {
+            self.settle_item(0, now);
+        } else if self.items[0].resolved.is_none() && !is_answered {
+            self.counters.bundle_missed += 1;
+            let ask = Ask::Whole { conditional: false };
+            self.queue.push_back(Job { item: 0, ask });
+        }
+        for item in std::mem::take(&mut self.withheld) {
+            if self.items[item].resolved.is_none() {
+                self.counters.bundle_missed += u32::from(!is_answered);
+                let ask = self.first_ask(item);
+                self.queue.push_back(Job { item, ask });
+            }
+        }
+    }
+
+    fn take_arriving(&mut self) -> Option<Box<Arriving>> {
+        match std::mem::replace(&mut self.bundling, Bundling::Awaited) {
+            Bundling::Arriving(arriving) => Some(arriving),
+            other => {
+                self.bundling = other;
+                None
+            }
+        }
+    }
+
+    /// Takes octets of a bundle apart; files that begin in them `begun` then.
+    fn read(
+        &mut self,
+        arriving: &mut Arriving,
+        bytes: &[u8],
+        begun: Instant,
+        now: Instant,
+    ) -> Result<(), String> {
+        let mut input = bytes;
+        while let Some(piece) = arriving.reader.poll(&mut input)? {
+            match piece {
+                Piece::Start(member) => self.begin_member(arriving, member, begun, now),
+                Piece::Data(content) => self.member_content(arriving, content, now),
+                Piece::End => self.end_member(arriving, now),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_member(
+        &mut self,
+        arriving: &mut Arriving,
+        member: Member,
+        begun: Instant,
+        now: Instant,
+    ) {
+        arriving.current = None;
+        arriving.files += u64::from(!member.kept);
+        let mut target = format!("/{}", member.name);
+        if self.is_base(0) {
+            // A folder's page goes by the name of its file, and is the first.
+            let is_folder = self.items[0].target.ends_with('/');
+            if is_folder && arriving.members.is_empty() {
+                arriving.page.get_or_insert_with(|| target.clone());
+            }
+            if arriving.page.as_ref() == Some(&target) {
+                target.clone_from(&self.items[0].target);
+            }
+        }
+        let Some(place) = self.place_of(target, member.media_type.as_deref()) else {
+            return;
+        };
+        arriving.members.push(self.items[place].target.clone());
+        if member.kept {
+            return self.has_copy(place, now);
+        }
+        let item = &mut self.items[place];
+        if item.resolved.is_some() {
+            return;
+        }
+        arriving.current = Some(place);
+        item.started = Some(begun);
+        item.begin_copy(CacheEntry {
+            etag: member.etag,
+            last_modified: member.last_modified,
+            status: 200,
+            coding: member.coding,
+            html: Vec::new(),
+            dimensions: None,
+        });
+        if place == 0 {
+            let scanned = is_html(member.media_type.as_deref());
+            let (host, target) = (&self.options.host, &item.target);
+            self.base = Some(BaseFile::new(host, target, member.coding, scanned));
+        }
+    }
+
+    fn member_content(&mut self, arriving: &mut Arriving, content: &[u8], now: Instant) {
+        match arriving.current {
+            None => {}
+            Some(0) => {
+                self.items[0].received += content.len() as u64;
+                let mut found = Vec::new();
+                if let Some(base) = &mut self.base
+                    && base.push(content, &mut found).is_err()
+                {
+                    // Whole, and of no use as it is: it is asked for by itself.
+                    self.base = None;
+                    arriving.current = None;
+                }
+                self.found(found, now);
+            }
+            Some(place) => self.receive(place, content, now),
+        }
+    }
+
+    fn end_member(&mut self, arriving: &mut Arriving, now: Instant) {
+        match arriving.current.take() {
+            None => {}
+            Some(0) => {
+                if let Some(Ok(html)) = self.base.take().map(BaseFile::finish) {
+                    self.keep_base(html, Delivery::Bundled, now);
+                }
+            }
+            Some(place) => self.keep(place, Delivery::Bundled, now),
+        }
+    }
+
+    /// The client's copy of a file is current, without an answer of its own. Nothing if it has none.
+    fn has_copy(&mut self, place: usize, now: Instant) {
+        let item = &mut self.items[place];
+        let entry = self.cache.get(&item.target);
+        let entry = entry.filter(|_| self.visit != Visit::First && item.resolved.is_none());
+        let Some(entry) = entry else {
+            return;
+        };
+        item.fresh.dimensions = entry.dimensions;
+        if self.is_base(place) {
+            if entry.html.is_empty() {
+                return;
+            }
+            self.scan_cached_html(now);
+        }
+        self.resolve(place, Delivery::Current, now);
+    }
+
+    /// The item with this target, which nothing may have named so far. `None` when there are too many.
+    fn place_of(&mut self, target: String, media_type: Option<&str>) -> Option<usize> {
+        if let Some(&place) = self.known.get(&target) {
+            return Some(place);
+        }
+        if self.items.len() > super::MOST_FILES {
+            return None;
+        }
+        let kind = media_type.map_or_else(|| kind_by_name(&target), FileKind::of_content_type);
+        let now = self.items[0].planned;
+        let place = self.add(target, kind, Some(0), now);
+        self.items[place].wanted = false;
+        self.items[place].known_by = KnownBy::Bundle;
+        Some(place)
+    }
+}
