@@ -11,6 +11,7 @@ pub mod lab;
 pub mod load;
 pub mod load_view;
 pub mod origin;
+pub mod package;
 pub mod progress;
 pub mod quic;
 pub mod run_folder;

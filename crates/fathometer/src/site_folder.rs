@@ -218,7 +218,7 @@ pub fn media_type(path: &Path) -> &'static str {
 
 /// What is escaped in the path of a URI: all but the octets of `pchar` and the slash (RFC 3986 section
 /// 3.3).
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

@@ -13,12 +13,14 @@ pub mod doctor;
 pub mod fetch;
 pub mod list;
 pub mod load;
+pub mod pack;
 pub mod path;
 pub mod report;
 pub mod serve;
 pub mod site;
 pub mod study;
 pub mod trace;
+pub mod unpack;
 
 /// What any command may fail with: a message that says what to do.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -53,6 +55,10 @@ enum Command {
     Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
     Site(site::SiteArguments),
+    /// Make an object package: all files of a folder, a page or an HTTP archive in one
+    Pack(pack::PackArguments),
+    /// Take an object package apart, or tell what is in it
+    Unpack(unpack::UnpackArguments),
     /// Show a run again: tables, claims, and report.html
     Report(report::ReportArguments),
     /// List studies, paths, eras and servers under test
@@ -72,6 +78,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Bottleneck(arguments) => bottleneck::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Site(arguments) => site::run(&arguments),
+        Command::Pack(arguments) => pack::run(&arguments),
+        Command::Unpack(arguments) => unpack::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

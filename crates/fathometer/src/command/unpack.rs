@@ -1,0 +1,291 @@
+//! `fathometer unpack`: the files of an object package, into a folder or as a list.
+
+use std::io::{self, BufWriter, Stdout, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use fathometer_http::package::{Entry, Version};
+use fathometer_model::Bytes;
+use fathometer_sys::Interrupt;
+use serde_json::json;
+
+use super::Failure;
+use crate::package::extract::Target;
+use crate::package::progress::{All, Progress};
+use crate::package::unpack::{self, Extractor, Held, Sink};
+use crate::package::{Flow, PackageError};
+
+/// Arguments of `unpack`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fathometer unpack site.objp www          its files into the folder www
+  fathometer unpack --list site.objp       what is in it; all checksums are compared
+  curl -s -H 'Accept: application/vnd.fathometer.object-package' URL | fathometer unpack - www
+
+A file appears when it is whole and was checked. When the package turns out to be broken, what came
+before that place is kept. Nothing is ever written outside the folder, and symbolic links in it are not
+followed.")]
+pub struct UnpackArguments {
+    /// The package; - reads it from stdin
+    package: PathBuf,
+    /// The folder to write its files to, made if need be
+    #[arg(default_value = ".", conflicts_with = "list")]
+    folder: PathBuf,
+    /// Tell what is in it instead
+    #[arg(short, long)]
+    list: bool,
+    /// Overwrite files that exist
+    #[arg(short, long, conflicts_with = "list")]
+    force: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Unpacks or lists. Exit code 1 when the package is not whole, with what was whole done.
+pub fn run(arguments: &UnpackArguments) -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::install()?;
+    let mut package = Flow::read_from(&arguments.package, interrupt)?;
+    if package.is_terminal() {
+        return Err("stdin is a keyboard: name a package, or send one to stdin".into());
+    }
+    let all = package.length().map(All::Octets);
+    match arguments.list {
+        true => list(arguments, &mut package, all),
+        false => extract(arguments, &mut package, all),
+    }
+}
+
+fn extract(
+    arguments: &UnpackArguments,
+    package: &mut Flow,
+    all: Option<All>,
+) -> Result<ExitCode, Failure> {
+    let folder = &arguments.folder;
+    let mut progress = Progress::new("unpacked", all);
+    let mut extractor = Extractor::new(Target::open(folder, arguments.force)?);
+    let result = unpack::read(package, &mut extractor, &mut progress);
+    // What is not whole goes before anything is said.
+    drop(extractor);
+    progress.clear();
+    let (held, error) = match result {
+        Ok(held) => (held, None),
+        Err((held, error)) => (held, Some(error)),
+    };
+    let written = files(held.files - held.kept);
+    if arguments.json {
+        let summary = json!({
+            "package": package.path(),
+            "folder": folder,
+            "version": held.version.map(Version::number),
+            "files": held.files - held.kept,
+            "kept": held.kept,
+            "content_octets": held.content,
+            "octets": held.octets,
+            "error": error.as_ref().map(ToString::to_string),
+        });
+        println!("{summary:#}");
+    } else if error.is_none() {
+        println!(
+            "{written}, {} written to {}",
+            Bytes(held.content),
+            folder.display()
+        );
+    }
+    if held.kept > 0 {
+        eprintln!(
+            "{} of the package have no content: whoever asked for it has them",
+            files(held.kept)
+        );
+    }
+    match error {
+        None => Ok(ExitCode::SUCCESS),
+        Some(error) => Err(format!(
+            "{error}\n{written} before that are whole, in {}",
+            folder.display()
+        )
+        .into()),
+    }
+}
+
+fn list(
+    arguments: &UnpackArguments,
+    package: &mut Flow,
+    all: Option<All>,
+) -> Result<ExitCode, Failure> {
+    let mut listing = Listing {
+        out: BufWriter::new(io::stdout()),
+        json: arguments.json,
+        package: package.path().to_owned(),
+        begun: false,
+        rows: 0,
+    };
+    let mut progress = Progress::new("read", all);
+    let result = unpack::read(package, &mut listing, &mut progress);
+    progress.clear();
+    match result {
+        Ok(held) => {
+            listing.finish(held, None)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        // Whoever reads the list has seen enough.
+        Err((_, PackageError::ReaderGone(_))) => Ok(ExitCode::SUCCESS),
+        Err((held, error)) => {
+            listing.finish(held, Some(&error))?;
+            Err(error.into())
+        }
+    }
+}
+
+/// Writes a row for each file as it has been read.
+struct Listing {
+    out: BufWriter<Stdout>,
+    json: bool,
+    package: PathBuf,
+    begun: bool,
+    rows: u64,
+}
+
+impl Listing {
+    fn begin(&mut self, version: Option<Version>) -> io::Result<()> {
+        self.begun = true;
+        let number = version.map(Version::number);
+        match (self.json, number) {
+            (true, number) => {
+                let package = serde_json::to_string(&self.package.display().to_string())?;
+                let number = json!(number);
+                writeln!(
+                    self.out,
+                    "{{\n  \"package\": {package},\n  \"version\": {number},\n  \"files\": ["
+                )
+            }
+            (false, Some(number)) => {
+                writeln!(
+                    self.out,
+                    "{}, an object package of version {number}\n{:>14}  {:8}  {:25} {:11} name",
+                    self.package.display(),
+                    "octets",
+                    "CRC-32",
+                    "type",
+                    ""
+                )
+            }
+            (false, None) => Ok(()),
+        }
+    }
+
+    fn row(&mut self, entry: &Entry) -> io::Result<()> {
+        let comma = if self.rows == 0 { "" } else { ",\n" };
+        self.rows += 1;
+        if self.json {
+            let row = json!({
+                "name": entry.name,
+                "octets": entry.size,
+                "crc32": entry.checksum.map(|checksum| checksum.to_string()),
+                "type": entry.media_type,
+                "etag": entry.etag,
+                "last_modified": entry.last_modified,
+                "coding": entry.coding.map(|coding| coding.token()),
+                "binary": entry.attributes.binary,
+                "executable": entry.attributes.executable,
+                "read_only": entry.attributes.read_only,
+                "critical": entry.critical,
+                "kept": entry.kept,
+            });
+            return write!(self.out, "{comma}    {row}");
+        }
+        let checksum = entry.checksum.map(|checksum| checksum.to_string());
+        let mut marks: Vec<&str> = Vec::new();
+        marks.extend(entry.critical.then_some("critical"));
+        marks.extend(entry.kept.then_some("kept"));
+        marks.extend(entry.coding.map(|coding| coding.token()));
+        marks.extend(entry.attributes.executable.then_some("executable"));
+        marks.extend(entry.attributes.read_only.then_some("read-only"));
+        writeln!(
+            self.out,
+            "{:>14}  {:8}  {:25} {:11} {}",
+            entry.size.unwrap_or(0),
+            checksum.as_deref().unwrap_or("-"),
+            entry.media_type.as_deref().unwrap_or("-"),
+            marks.join(","),
+            entry.name
+        )
+    }
+
+    fn finish(&mut self, held: Held, error: Option<&PackageError>) -> io::Result<()> {
+        let finished = self.finished(held, error);
+        match finished {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            finished => finished,
+        }
+    }
+
+    fn finished(&mut self, held: Held, error: Option<&PackageError>) -> io::Result<()> {
+        if self.json {
+            if !self.begun {
+                self.begin(None)?;
+            }
+            let error = json!(error.map(ToString::to_string));
+            writeln!(
+                self.out,
+                "\n  ],\n  \"complete\": {},\n  \"content_octets\": {},\n  \"octets\": {},\n  \"error\": {error}\n}}",
+                error.is_null(),
+                held.content,
+                held.octets
+            )?;
+        } else if self.begun {
+            writeln!(
+                self.out,
+                "{}, {} in {}{}",
+                files(held.files),
+                Bytes(held.content),
+                Bytes(held.octets),
+                if error.is_some() {
+                    "; the rest is missing"
+                } else {
+                    ""
+                }
+            )?;
+        }
+        self.out.flush()
+    }
+}
+
+impl Sink for Listing {
+    fn header(&mut self, version: Version, _files: Option<u64>) -> Result<(), PackageError> {
+        self.begin(Some(version)).map_err(written)
+    }
+
+    fn start(&mut self, _entry: &Entry) -> Result<(), PackageError> {
+        Ok(())
+    }
+
+    fn data(&mut self, _content: &[u8]) -> Result<(), PackageError> {
+        Ok(())
+    }
+
+    fn end(&mut self, entry: &Entry) -> Result<(), PackageError> {
+        self.row(entry).map_err(written)
+    }
+}
+
+fn written(error: io::Error) -> PackageError {
+    let stdout = Path::new("stdout");
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => PackageError::ReaderGone(stdout.to_owned()),
+        _ => PackageError::System {
+            doing: "write to",
+            path: stdout.to_owned(),
+            error,
+        },
+    }
+}
+
+fn files(count: u64) -> String {
+    match count {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    }
+}

@@ -1,0 +1,251 @@
+//! Files written below a folder, and nowhere else, each of which appears when it is whole.
+//!
+//! Folders are opened one by one from the target on, and a symbolic link among them is an error, not a
+//! way: so nothing is written outside, whatever is in the target and whatever happens to it meanwhile.
+//! A file is written under another name next to where it belongs, and renamed when its content is
+//! there and was checked.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use fathometer_http::package::Entry;
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens,
+    mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::{PackageError, name};
+use crate::site_folder::CODINGS;
+
+/// Files that are larger are not begun where they could not end.
+const LOOK_BEFORE: u64 = 64 * 1024;
+
+/// A folder that files are written below.
+#[derive(Debug)]
+pub struct Target {
+    root: Rc<OwnedFd>,
+    path: PathBuf,
+    overwrite: bool,
+    /// The folder of the last file, relative and open: the next is mostly of the same.
+    last: Option<(PathBuf, Rc<OwnedFd>)>,
+    /// Files begun so far.
+    begun: u64,
+    /// Whether the file system can rename without overwriting.
+    knows_noreplace: bool,
+}
+
+/// A file that is not whole yet. Dropped, it leaves nothing.
+#[derive(Debug)]
+pub struct Growing {
+    file: File,
+    folder: Rc<OwnedFd>,
+    temporary: String,
+    name: OsString,
+    path: PathBuf,
+    last_modified: Option<u64>,
+    renamed: bool,
+}
+
+impl Target {
+    /// The folder at this path, made if need be.
+    pub fn open(path: &Path, overwrite: bool) -> Result<Target, PackageError> {
+        std::fs::create_dir_all(path).map_err(PackageError::system("make the folder", path))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| PackageError::system("open the folder", path)(error.into()))?;
+        Ok(Target {
+            root: Rc::new(root),
+            path: path.to_owned(),
+            overwrite,
+            last: None,
+            begun: 0,
+            knows_noreplace: true,
+        })
+    }
+
+    /// Begins a file.
+    pub fn begin(&mut self, entry: &Entry) -> Result<Growing, PackageError> {
+        let mut relative = name::to_path(&entry.name).ok_or_else(|| PackageError::Climbs {
+            name: entry.name.clone(),
+        })?;
+        // What is coded lies beside its file, as in the folder of a site.
+        if let Some(coding) = entry.coding
+            && let Some((_, ending)) = CODINGS.iter().find(|(known, _)| *known == coding)
+        {
+            relative.as_mut_os_string().push(format!(".{ending}"));
+        }
+        let path = self.path.join(&relative);
+        let folder = self.folder(relative.parent().unwrap_or(Path::new("")))?;
+        let name = relative.file_name().unwrap_or_default().to_owned();
+        if entry.size.is_none_or(|size| size > LOOK_BEFORE) {
+            self.look(&folder, &name, &path)?;
+        }
+        let mode = match (entry.attributes.executable, entry.attributes.read_only) {
+            (false, false) => 0o666,
+            (false, true) => 0o444,
+            (true, false) => 0o777,
+            (true, true) => 0o555,
+        };
+        let (file, temporary) = self
+            .create(&folder, Mode::from_raw_mode(mode))
+            .map_err(PackageError::system("make", &path))?;
+        Ok(Growing {
+            file: File::from(file),
+            folder,
+            temporary,
+            name,
+            path,
+            last_modified: entry.last_modified,
+            renamed: false,
+        })
+    }
+
+    /// Gives a file its name, now that it is whole.
+    pub fn finish(&mut self, mut file: Growing) -> Result<(), PackageError> {
+        if let Some(second) = file.last_modified {
+            let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+            let times = Timestamps {
+                last_access: time(0, UTIME_NOW),
+                last_modification: time(i64::try_from(second).unwrap_or(i64::MAX), 0),
+            };
+            // A time that the file system cannot have is no reason to be without the file.
+            let _ = futimens(&file.file, &times);
+        }
+        self.rename(&file)?;
+        file.renamed = true;
+        Ok(())
+    }
+
+    fn rename(&mut self, file: &Growing) -> Result<(), PackageError> {
+        let (folder, from, to) = (&*file.folder, &file.temporary, &file.name);
+        if !self.overwrite && self.knows_noreplace {
+            match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+                Err(Errno::INVAL | Errno::NOSYS) => self.knows_noreplace = false,
+                Err(Errno::EXIST) => {
+                    return Err(self.in_place(file.folder.as_fd(), to, &file.path));
+                }
+                result => {
+                    return result
+                        .map_err(|error| PackageError::system("write", &file.path)(error.into()));
+                }
+            }
+        }
+        self.look(folder, to, &file.path)?;
+        match renameat(folder, from, folder, to) {
+            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {
+                Err(self.in_place(file.folder.as_fd(), to, &file.path))
+            }
+            result => {
+                result.map_err(|error| PackageError::system("write", &file.path)(error.into()))
+            }
+        }
+    }
+
+    /// Fails when there is something that may not be overwritten.
+    fn look(&self, folder: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), PackageError> {
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(_) => Ok(()),
+            Ok(data) if FileType::from_raw_mode(data.st_mode) == FileType::Directory => {
+                Err(PackageError::IsFolder(path.to_owned()))
+            }
+            Ok(_) if self.overwrite => Ok(()),
+            Ok(_) => Err(PackageError::Exists(path.to_owned())),
+        }
+    }
+
+    /// What to say of that which is where a file belongs.
+    fn in_place(&self, folder: BorrowedFd<'_>, name: &OsStr, path: &Path) -> PackageError {
+        let data = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        match data.map(|data| FileType::from_raw_mode(data.st_mode)) {
+            Ok(FileType::Directory) => PackageError::IsFolder(path.to_owned()),
+            _ => PackageError::Exists(path.to_owned()),
+        }
+    }
+
+    /// The folder at a relative path, made if need be.
+    fn folder(&mut self, relative: &Path) -> Result<Rc<OwnedFd>, PackageError> {
+        if let Some((last, folder)) = &self.last
+            && last == relative
+        {
+            return Ok(Rc::clone(folder));
+        }
+        let mut folder = Rc::clone(&self.root);
+        let mut path = self.path.clone();
+        for segment in relative {
+            path.push(segment);
+            folder = Rc::new(step(&folder, segment, &path)?);
+        }
+        self.last = Some((relative.to_owned(), Rc::clone(&folder)));
+        Ok(folder)
+    }
+
+    /// A new file under a name that nobody else has.
+    fn create(&mut self, folder: &OwnedFd, mode: Mode) -> io::Result<(OwnedFd, String)> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let name = format!(".fathometer-{}-{}.partial", std::process::id(), self.begun);
+            self.begun += 1;
+            match openat(folder, &name, flags, mode) {
+                Ok(file) => return Ok((file, name)),
+                // Left by another program of our number.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Opens a folder in a folder, or makes it; never through a link.
+fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, PackageError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || openat(folder, segment, flags, Mode::empty());
+    let opened = match open() {
+        Err(Errno::NOENT) => match mkdirat(folder, segment, Mode::from_raw_mode(0o777)) {
+            // Somebody else may have been quicker.
+            Ok(()) | Err(Errno::EXIST) => open(),
+            Err(error) => {
+                return Err(PackageError::system("make the folder", path)(error.into()));
+            }
+        },
+        opened => opened,
+    };
+    opened.map_err(|error| match error {
+        Errno::NOTDIR | Errno::LOOP => {
+            let data = statat(folder, segment, AtFlags::SYMLINK_NOFOLLOW);
+            let kind = data.map(|data| FileType::from_raw_mode(data.st_mode));
+            PackageError::InTheWay {
+                path: path.to_owned(),
+                what: match kind {
+                    Ok(FileType::Symlink) => "a symbolic link",
+                    Ok(FileType::RegularFile) => "a file",
+                    _ => "something else",
+                },
+            }
+        }
+        error => PackageError::system("open the folder", path)(error.into()),
+    })
+}
+
+impl Growing {
+    /// Appends to its content.
+    pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
+        self.file
+            .write_all(octets)
+            .map_err(PackageError::system("write", &self.path))
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // What cannot be removed says by its name what it is.
+            let _ = unlinkat(&*self.folder, &self.temporary, AtFlags::empty());
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Octets in and out of descriptors, with an ear for the user: a wait for a pipe ends when the program
+//! is asked to.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use fathometer_sys::Interrupt;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::PackageError;
+
+/// How much is read or written at once.
+pub const CHUNK: usize = 256 * 1024;
+
+/// A file or a stream that is read from or written to.
+#[derive(Debug)]
+pub struct Flow {
+    file: File,
+    path: PathBuf,
+    /// Whether it may make its user wait for others: a pipe, a socket, a terminal.
+    waits: bool,
+    /// Its length, where it is a file.
+    length: Option<u64>,
+    interrupt: Interrupt,
+}
+
+impl Flow {
+    /// Opens a file to be read from; `-` is stdin.
+    pub fn read_from(path: &Path, interrupt: Interrupt) -> Result<Flow, PackageError> {
+        if path.as_os_str() == "-" {
+            return Flow::stream(io::stdin().as_fd(), "stdin", interrupt);
+        }
+        let opened = File::open(path).map_err(PackageError::system("open", path))?;
+        Flow::new(opened, path, interrupt)
+    }
+
+    /// Stdout.
+    pub fn stdout(interrupt: Interrupt) -> Result<Flow, PackageError> {
+        Flow::stream(io::stdout().as_fd(), "stdout", interrupt)
+    }
+
+    fn stream(
+        descriptor: impl AsFd,
+        name: &str,
+        interrupt: Interrupt,
+    ) -> Result<Flow, PackageError> {
+        let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 0)
+            .map_err(|error| PackageError::system("use", Path::new(name))(error.into()))?;
+        Flow::new(File::from(copy), Path::new(name), interrupt)
+    }
+
+    /// A file that is open, known by `path`.
+    pub fn new(file: File, path: &Path, interrupt: Interrupt) -> Result<Flow, PackageError> {
+        let data = file
+            .metadata()
+            .map_err(PackageError::system("look at", path))?;
+        if data.is_dir() {
+            let error = Errno::ISDIR.into();
+            return Err(PackageError::system("read", path)(error));
+        }
+        Ok(Flow {
+            waits: !data.is_file(),
+            length: data.is_file().then_some(data.len()),
+            file,
+            path: path.to_owned(),
+            interrupt,
+        })
+    }
+
+    /// What it is known by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is somebody's screen.
+    pub fn is_terminal(&self) -> bool {
+        rustix::termios::isatty(&self.file)
+    }
+
+    /// Its length, where it is a file.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Reads once, up to the length of `buffer`; 0 octets are the end.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, PackageError> {
+        loop {
+            self.wait_until(PollFlags::IN)?;
+            match self.file.read(buffer) {
+                Ok(octets) => return Ok(octets),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(PackageError::system("read", &self.path)(error)),
+            }
+        }
+    }
+
+    /// Writes all of it.
+    pub fn write(&mut self, mut octets: &[u8]) -> Result<(), PackageError> {
+        while !octets.is_empty() {
+            self.wait_until(PollFlags::OUT)?;
+            match self.file.write(octets) {
+                Ok(written) => octets = &octets[written..],
+                Err(error) if is_passing(&error) => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Err(PackageError::ReaderGone(self.path.clone()));
+                }
+                Err(error) => return Err(PackageError::system("write", &self.path)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The descriptor.
+    pub fn descriptor(&self) -> &File {
+        &self.file
+    }
+
+    fn wait_until(&self, ready: PollFlags) -> Result<(), PackageError> {
+        while self.waits && !self.interrupt.is_raised() {
+            let mut descriptors = [
+                PollFd::new(&self.file, ready),
+                PollFd::new(&self.interrupt, PollFlags::IN),
+            ];
+            match poll(&mut descriptors, None) {
+                Ok(_) if !descriptors[0].revents().is_empty() => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    return Err(PackageError::system("wait for", &self.path)(error.into()));
+                }
+            }
+        }
+        match self.interrupt.is_raised() {
+            true => Err(PackageError::Interrupted),
+            false => Ok(()),
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    )
+}
+
+/// Opens a file below a folder to be read, without waiting for what is a pipe by now.
+pub(super) fn open_below(folder: &OwnedFd, path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file = openat(folder, path, flags, Mode::empty())?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(File::from(file))
+}

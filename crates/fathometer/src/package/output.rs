@@ -1,0 +1,180 @@
+//! Where a package goes: stdout, or a file that appears when it is whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use fathometer_sys::Interrupt;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::PackageError;
+use super::flow::{CHUNK, Flow};
+
+/// A package being written. Dropped before it is [finished](Output::finish), it leaves nothing.
+#[derive(Debug)]
+pub struct Output {
+    flow: Flow,
+    buffer: Vec<u8>,
+    written: u64,
+    file: Option<NewFile>,
+}
+
+/// A file that has another name until it is whole.
+#[derive(Debug)]
+struct NewFile {
+    now: PathBuf,
+    then: PathBuf,
+    overwrite: bool,
+    renamed: bool,
+}
+
+impl Output {
+    /// Stdout, unless it is somebody's screen.
+    pub fn stdout(interrupt: Interrupt) -> Result<Output, PackageError> {
+        let flow = Flow::stdout(interrupt)?;
+        if flow.is_terminal() {
+            return Err(PackageError::Source(
+                "a package is not for a screen: give --output FILE, or send stdout to a file or a pipe"
+                    .to_owned(),
+            ));
+        }
+        Ok(Output::to(flow, None))
+    }
+
+    /// A file of this name, once it is whole.
+    pub fn file(
+        path: &Path,
+        overwrite: bool,
+        interrupt: Interrupt,
+    ) -> Result<Output, PackageError> {
+        if path.is_dir() {
+            return Err(PackageError::IsFolder(path.to_owned()));
+        }
+        if !overwrite && path.symlink_metadata().is_ok() {
+            return Err(PackageError::Exists(path.to_owned()));
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        // Names end at 255 octets; what makes this one another must fit.
+        if name.len() > 200 {
+            name = "package".into();
+        }
+        name.push(format!(".{}.partial", std::process::id()));
+        let now = path.with_file_name(name);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&now)
+            .map_err(PackageError::system("make", &now))?;
+        let new = NewFile {
+            now,
+            then: path.to_owned(),
+            overwrite,
+            renamed: false,
+        };
+        Ok(Output::to(Flow::new(file, path, interrupt)?, Some(new)))
+    }
+
+    fn to(flow: Flow, file: Option<NewFile>) -> Output {
+        Output {
+            flow,
+            buffer: Vec::with_capacity(CHUNK),
+            written: 0,
+            file,
+        }
+    }
+
+    /// What it is known by.
+    pub fn path(&self) -> &Path {
+        self.flow.path()
+    }
+
+    /// Whether it is this file, or is going to take its place.
+    pub fn is(&self, other: &File) -> bool {
+        let identity = |data: fs::Metadata| (data.dev(), data.ino());
+        let Ok(other) = other.metadata().map(identity) else {
+            return false;
+        };
+        let own = self.flow.descriptor().metadata().map(identity);
+        let replaced = self
+            .file
+            .as_ref()
+            .map(|file| file.then.metadata().map(identity));
+        own.is_ok_and(|own| own == other)
+            || replaced.is_some_and(|data| data.is_ok_and(|replaced| replaced == other))
+    }
+
+    /// Octets so far.
+    pub fn octets(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Writes these octets, sooner or later.
+    pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
+        if self.buffer.len() + octets.len() > CHUNK {
+            self.flush()?;
+        }
+        if octets.len() >= CHUNK / 2 {
+            self.flow.write(octets)?;
+            self.written += octets.len() as u64;
+        } else {
+            self.buffer.extend_from_slice(octets);
+        }
+        Ok(())
+    }
+
+    /// Writes what has not been written.
+    pub fn flush(&mut self) -> Result<(), PackageError> {
+        self.flow.write(&self.buffer)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes the rest, and gives the file its name. Returns the octets of the package.
+    pub fn finish(mut self) -> Result<u64, PackageError> {
+        self.flush()?;
+        if let Some(file) = &mut self.file {
+            file.rename()?;
+        }
+        Ok(self.written)
+    }
+}
+
+impl NewFile {
+    fn rename(&mut self) -> Result<(), PackageError> {
+        let flags = match self.overwrite {
+            true => RenameFlags::empty(),
+            false => RenameFlags::NOREPLACE,
+        };
+        match renameat_with(CWD, &self.now, CWD, &self.then, flags) {
+            // The file system does not know the flag. It was looked before that there is nothing.
+            Err(Errno::INVAL | Errno::NOSYS) if !self.overwrite => {
+                if self.then.symlink_metadata().is_ok() {
+                    return Err(PackageError::Exists(self.then.clone()));
+                }
+                fs::rename(&self.now, &self.then)
+                    .map_err(PackageError::system("write", &self.then))?;
+            }
+            Err(Errno::EXIST) => return Err(PackageError::Exists(self.then.clone())),
+            Err(error) => {
+                return Err(PackageError::system("write", &self.then)(io::Error::from(
+                    error,
+                )));
+            }
+            Ok(()) => {}
+        }
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // It was ours alone; what cannot be removed says what it is.
+            let _ = fs::remove_file(&self.now);
+        }
+    }
+}
