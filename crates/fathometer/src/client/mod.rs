@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use fathometer_http::driver::{Action, ConnectionId, PageDriver, Protocol};
 use fathometer_model::{Instant, Seed};
+use fathometer_sys::clock::thread_cpu_time;
 use fathometer_sys::udp::ReceiveBuffer;
 use fathometer_sys::{Clock, SocketOptions, socket};
 use fathometer_tls::ClientSettings;
@@ -65,10 +66,27 @@ pub struct LoopStatistics {
     pub busy_max: Duration,
     /// How late the driver's own timers were served, at most.
     pub timer_lag_max: Duration,
+    /// Processor time of the thread from the first connection to the end of the last: the driver's, the
+    /// loop's, and the kernel's on its behalf.
+    pub cpu_time: Duration,
     /// Whether the deadline ended it.
     pub timed_out: bool,
     /// What was wrong with the first connection that TLS failed on, in words.
     pub tls_failure: Option<String>,
+}
+
+impl LoopStatistics {
+    /// Those of two loops, one after the other.
+    #[must_use]
+    pub fn and(self, later: LoopStatistics) -> LoopStatistics {
+        LoopStatistics {
+            busy_max: self.busy_max.max(later.busy_max),
+            timer_lag_max: self.timer_lag_max.max(later.timer_lag_max),
+            cpu_time: self.cpu_time + later.cpu_time,
+            timed_out: self.timed_out || later.timed_out,
+            tls_failure: self.tls_failure.or(later.tls_failure),
+        }
+    }
 }
 
 /// Why the loop could not go on. Failures of the network or the peer are the driver's business
@@ -116,6 +134,7 @@ pub fn drive(
     };
     let mut buffer = vec![0; 64 * 1024];
     let mut datagrams = sockets.quic.as_ref().map(|quic| quic.receive_buffer());
+    let used_before = thread_cpu_time();
     let mut woken = clock.now();
     loop {
         loop {
@@ -156,6 +175,7 @@ pub fn drive(
             }
         }
     }
+    host.statistics.cpu_time = thread_cpu_time().saturating_sub(used_before);
     Ok(host.statistics)
 }
 
