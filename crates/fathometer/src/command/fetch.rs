@@ -1,22 +1,28 @@
-//! `fathometer fetch`: one page from any server, by a connection policy.
+//! `fathometer fetch`: one page, or a list of files, from any server, by a connection policy.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fathometer_http::driver::{
-    Flush, Options, PageDriver, Policy, Priorities, Protocol, Retrieval, Revalidation,
-    ValidatorCache, Version, Visit,
+    BundleAnswer, Flush, Options, PageDriver, PageList, Policy, Priorities, Protocol, Retrieval,
+    Revalidation, ValidatorCache, Version, Visit,
 };
-use fathometer_model::{Bytes, ContentCoding, Instant, Outcome};
+use fathometer_http::h3;
+use fathometer_model::{Bytes, ContentCoding, Delivery, Instant, Outcome, Seed};
+use fathometer_quic::TransportSettings;
 use fathometer_sys::{Clock, Interrupt, SocketOptions};
 use fathometer_tls::ClientSettings;
 
 use super::Failure;
 use super::load::security::SecurityArguments;
-use crate::client::{self, ClientSockets, alpn_name};
+use crate::client::{self, ClientSockets, LoopStatistics, alpn_name};
 use crate::key_log::KeyLogFile;
+use crate::quic::Sockets as QuicSockets;
+use crate::quic::client::ClientSettings as QuicSettings;
 use crate::url::Url;
 
 /// Arguments of `fetch`.
@@ -25,10 +31,15 @@ pub struct FetchArguments {
     /// The page: http://host[:port]/path or https://host[:port]/path
     url: String,
     /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipeline,
-    /// h1.1-pipeline-ranges, h2, h2c, h2xN, h2-sharded, h2-push; by default h1.1 for http and h2 for
-    /// https
+    /// h1.1-pipeline-ranges, h2, h2c, h2xN, h2-sharded, h2-push, h3; by default h1.1 for http and h2 for
+    /// https. Behind any of them: -package, -package-v1, -package-delta, -tar, -tar-whole or -zip, to
+    /// ask for all files in one response; package alone is h1.1-package
     #[arg(long)]
     policy: Option<Policy>,
+    /// Fetch the files that FILE names, a target (/path) a line, and no page. The URL is that of their
+    /// folder, with which a package of them is asked for
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
     /// What requests say of their urgency: none, browser, round-robin
     #[arg(long, default_value = "none")]
     priority: Priorities,
@@ -84,8 +95,13 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     let mut flush = arguments.flush;
     flush.buffer = Bytes(arguments.buffer);
+    let list = match &arguments.list {
+        Some(file) => Some(Arc::new(read_list(file, &url)?)),
+        None => None,
+    };
     let options = Options {
         host: url.authority.clone(),
+        list,
         flush,
         revalidation: match arguments.revalidation {
             RevalidationChoice::Etag => Revalidation::EntityTag,
@@ -101,19 +117,27 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
         ..Options::default()
     };
     let clock = Clock::start();
+    let tls = match policy.tls {
+        true => Some(tls_settings(arguments, policy, clock)?),
+        false => None,
+    };
+    let quic = tls
+        .as_ref()
+        .filter(|_| policy.protocol == Protocol::Http3)
+        .map(|tls| quic_settings(tls, &options))
+        .transpose()?;
     let sockets = ClientSockets {
         options: SocketOptions {
             no_delay: Some(!arguments.nagle),
             ..SocketOptions::default()
         },
         quick_ack: arguments.quickack.then_some(true),
-        tls: match policy.tls {
-            true => Some(tls_settings(arguments, policy, clock)?),
-            false => None,
-        },
-        ..ClientSockets::default()
+        tls,
+        quic,
+        // Names of connections of QUIC must not come again.
+        seed: Seed(clock.realtime_of(clock.now()).as_nanos() as u64),
     };
-    let visit = |visit: Visit, cache: ValidatorCache| -> Result<Retrieval, Failure> {
+    let visit = |visit: Visit, cache: ValidatorCache| -> Result<_, Failure> {
         let start = clock.now();
         let mut driver = PageDriver::new(
             policy,
@@ -127,19 +151,19 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
         let statistics = client::drive(&mut driver, server, &sockets, clock, deadline, &|| {
             interrupt.is_raised()
         })?;
-        if let Some(failure) = statistics.tls_failure {
+        if let Some(failure) = &statistics.tls_failure {
             eprintln!("TLS failed: {failure}");
         }
-        Ok(driver.finish(clock.now()))
+        Ok((driver.finish(clock.now()), statistics))
     };
-    let mut retrieval = visit(Visit::First, ValidatorCache::default())?;
+    let (mut retrieval, mut statistics) = visit(Visit::First, ValidatorCache::default())?;
     if arguments.visit == VisitChoice::Revalidate {
-        retrieval = visit(Visit::Revalidate, retrieval.cache)?;
+        (retrieval, statistics) = visit(Visit::Revalidate, retrieval.cache)?;
     }
     if arguments.json {
-        print_json(arguments, policy, &retrieval);
+        print_json(arguments, policy, &retrieval, &statistics);
     } else {
-        print_table(arguments, policy, &retrieval);
+        print_table(arguments, policy, &retrieval, &statistics);
     }
     for (target, failure) in &retrieval.failures {
         eprintln!("{target} could not be had: {failure:?}");
@@ -159,9 +183,6 @@ fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> 
         false => Protocol::Http1(Version::Http11),
     };
     let mut policy = arguments.policy.unwrap_or(Policy::plain(usual));
-    if policy.protocol == Protocol::Http3 {
-        return Err(format!("pages cannot be fetched by {policy}: it is HTTP/3").into());
-    }
     if !policy.protocol.multiplexes() {
         policy.tls |= url.secure;
     }
@@ -179,6 +200,46 @@ fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> 
         }
         _ => Ok(policy),
     }
+}
+
+/// The list in a file: blank lines and comments (`#`) apart, a target a line.
+fn read_list(file: &Path, folder: &Url) -> Result<PageList, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| format!("failed to read {}: {error}", file.display()))?;
+    let lines = text.lines().map(str::trim);
+    let targets = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut files = Vec::new();
+    for target in targets {
+        if !target.starts_with('/') || target.contains(|c: char| !c.is_ascii_graphic()) {
+            return Err(format!(
+                "{}: {target:?} is no target: write /path, percent-encoded",
+                file.display()
+            )
+            .into());
+        }
+        files.push(target.to_owned());
+    }
+    match files.is_empty() {
+        true => Err(format!("{} names no file", file.display()).into()),
+        false => Ok(PageList {
+            folder: folder.target.clone(),
+            files,
+        }),
+    }
+}
+
+fn quic_settings(
+    tls: &Arc<ClientSettings>,
+    options: &Options,
+) -> Result<Arc<QuicSettings>, Failure> {
+    let config = h3::client::Config {
+        limits: options.limits,
+        timeouts: options.timeouts,
+        ..h3::client::Config::default()
+    };
+    let transport = TransportSettings::default();
+    let settings = QuicSettings::new(tls, transport, QuicSockets::default(), config);
+    Ok(Arc::new(settings.map_err(|error| error.to_string())?))
 }
 
 fn tls_settings(
@@ -206,10 +267,14 @@ fn print_protection(retrieval: &Retrieval) {
         return;
     };
     let protocol = connection.protocol.as_deref().unwrap_or("nothing by ALPN");
+    // QUIC does not tell its cipher suite.
+    let suite = match tls.cipher_suite.is_empty() {
+        true => String::new(),
+        false => format!(", {}", tls.cipher_suite),
+    };
     println!(
-        "  protection        {protocol}, TLS {}, {}{}",
+        "  protection        {protocol}, TLS {}{suite}{}",
         tls.version,
-        tls.cipher_suite,
         if tls.resumed { ", resumed" } else { "" }
     );
     println!(
@@ -253,7 +318,12 @@ fn start_of(retrieval: &Retrieval) -> Option<Instant> {
         .map(|connection| connection.opened)
 }
 
-fn print_json(arguments: &FetchArguments, policy: Policy, retrieval: &Retrieval) {
+fn print_json(
+    arguments: &FetchArguments,
+    policy: Policy,
+    retrieval: &Retrieval,
+    statistics: &LoopStatistics,
+) {
     let start = start_of(retrieval);
     let since = |instant: Option<Instant>| Some(instant?.since(start?).as_secs_f64());
     let milestones = &retrieval.milestones;
@@ -268,6 +338,11 @@ fn print_json(arguments: &FetchArguments, policy: Policy, retrieval: &Retrieval)
         "pushes": retrieval.counters.pushes_promised,
         "pushes_used": retrieval.counters.pushes_used,
         "requests_retried": retrieval.counters.requests_retried,
+        "client_cpu_s": statistics.cpu_time.as_secs_f64(),
+        "bundle": retrieval.bundle.as_ref().map(bundle_json),
+        "bundled_unused": retrieval.counters.bundled_unused,
+        "bundle_missed": retrieval.counters.bundle_missed,
+        "files": retrieval.files,
         "exchanges": retrieval.exchanges,
         "connections": retrieval.connections,
         "failures": retrieval.failures.iter()
@@ -277,7 +352,69 @@ fn print_json(arguments: &FetchArguments, policy: Policy, retrieval: &Retrieval)
     println!("{value:#}");
 }
 
-fn print_table(arguments: &FetchArguments, policy: Policy, retrieval: &Retrieval) {
+fn bundle_json(answer: &BundleAnswer) -> serde_json::Value {
+    match answer {
+        BundleAnswer::Whole { files } => serde_json::json!({ "answer": "whole", "files": files }),
+        BundleAnswer::Current => serde_json::json!({ "answer": "current" }),
+        BundleAnswer::Refused => serde_json::json!({ "answer": "refused" }),
+        BundleAnswer::Broken { failure, reason } => {
+            serde_json::json!({ "answer": "broken", "failure": failure, "reason": reason })
+        }
+    }
+}
+
+/// What came of asking for all files at once, and when the files could be used.
+fn print_files(retrieval: &Retrieval) {
+    let counters = &retrieval.counters;
+    if let Some(answer) = &retrieval.bundle {
+        let answer = match answer {
+            BundleAnswer::Whole { files } => format!(
+                "{files} files in one response, {} of them not needed, {} missing",
+                counters.bundled_unused, counters.bundle_missed
+            ),
+            BundleAnswer::Current => "current".to_owned(),
+            BundleAnswer::Refused => "none: the server answered as without".to_owned(),
+            BundleAnswer::Broken { failure, reason } => format!(
+                "broken ({}): {reason}{}{} files asked for singly",
+                failure.name(),
+                if reason.is_empty() { "" } else { "; " },
+                counters.bundle_missed
+            ),
+        };
+        println!("  bundle            {answer}");
+    }
+    let count = |by: Delivery| retrieval.files.iter().filter(|file| file.by == by).count();
+    let ways = [
+        (Delivery::Bundled, "bundled"),
+        (Delivery::Singly, "singly"),
+        (Delivery::Pushed, "pushed"),
+        (Delivery::Current, "current"),
+        (Delivery::Cached, "cached"),
+    ];
+    let ways = ways.map(|(by, name)| (count(by), name));
+    let ways = ways.iter().filter(|(count, _)| *count > 0);
+    let ways: Vec<String> = ways
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect();
+    println!("  files             {}", ways.join(", "));
+    let files = &retrieval.files;
+    if let (Some(start), Some(last)) = (start_of(retrieval), files.len().checked_sub(1)) {
+        let at = |place: usize| files[place].usable.since(start).as_secs_f64() * 1e3;
+        println!(
+            "  usable            first {:.1} ms, half {:.1} ms, all {:.1} ms",
+            at(0),
+            at(last / 2),
+            at(last)
+        );
+    }
+}
+
+fn print_table(
+    arguments: &FetchArguments,
+    policy: Policy,
+    retrieval: &Retrieval,
+    statistics: &LoopStatistics,
+) {
     let start = start_of(retrieval);
     let shown = |instant: Option<Instant>| match (start, instant) {
         (Some(start), Some(instant)) => {
@@ -300,12 +437,15 @@ fn print_table(arguments: &FetchArguments, policy: Policy, retrieval: &Retrieval
     let milestones = &retrieval.milestones;
     println!("{} by {policy}", arguments.url);
     println!("  page complete     {}", shown(milestones.page_complete));
-    println!(
-        "  critical complete {}",
-        shown(milestones.critical_complete)
-    );
-    println!("  HTML complete     {}", shown(milestones.base_complete));
-    println!("  image sizes known {}", shown(milestones.sizes_known));
+    if arguments.list.is_none() {
+        println!(
+            "  critical complete {}",
+            shown(milestones.critical_complete)
+        );
+        println!("  HTML complete     {}", shown(milestones.base_complete));
+        println!("  image sizes known {}", shown(milestones.sizes_known));
+    }
+    print_files(retrieval);
     println!(
         "  exchanges         {} ({} x 200, {} x 206, {} x 304), {} asked again",
         complete.clone().count(),
@@ -318,4 +458,8 @@ fn print_table(arguments: &FetchArguments, policy: Policy, retrieval: &Retrieval
     print_protection(retrieval);
     print_heads(retrieval);
     println!("  sent, received    {sent}, {received}");
+    println!(
+        "  processor time    {:.2} ms",
+        statistics.cpu_time.as_secs_f64() * 1e3
+    );
 }
