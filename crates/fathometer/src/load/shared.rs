@@ -290,6 +290,9 @@ pub fn cannot(policy: Policy) -> Option<&'static str> {
         Policy { ranges: true, .. } => {
             Some("ranges of images are for page retrievals, not for load tests")
         }
+        Policy {
+            bundle: Some(_), ..
+        } => Some("packages and archives are for page retrievals, not for load tests"),
         _ => None,
     }
 }
