@@ -353,9 +353,8 @@ impl Encoder {
         let mut framing = Framing::default();
         match &mut self.content.left {
             Some(left) => {
-                *left = left
-                    .checked_sub(octets)
-                    .ok_or(EncodeError::ContentTooLong)?
+                let fewer = left.checked_sub(octets);
+                *left = fewer.ok_or(EncodeError::ContentTooLong)?;
             }
             // A chunk of nothing would be the end.
             None if octets == 0 => {}

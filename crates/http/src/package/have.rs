@@ -141,7 +141,7 @@ fn decode(text: &[u8]) -> Option<Vec<u8>> {
         .take_while(|&&octet| octet == b'=')
         .count();
     let digits = &text[..text.len() - padding];
-    if padding > 2 || padding > 0 && text.len() % 4 != 0 || digits.len() % 4 == 1 {
+    if padding > 2 || padding > 0 && !text.len().is_multiple_of(4) || digits.len() % 4 == 1 {
         return None;
     }
     let mut octets = Vec::with_capacity(digits.len() / 4 * 3 + 2);
@@ -166,4 +166,69 @@ fn value(digit: u8) -> Option<u32> {
         _ => return None,
     };
     Some(u32::from(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(octets: impl Iterator<Item = u8>) -> Keys {
+        octets.map(|octet| Key([octet; LENGTH])).collect()
+    }
+
+    #[test]
+    fn the_specification_s_example_says_what_it_says() {
+        let logo = key("logo.gif", "\"7\"");
+        assert_eq!(logo.0, 0xc5c9_8079_655e_10e2_u64.to_be_bytes());
+        let dot = key("img/dot.png", "W/\"2-a\"");
+        assert_eq!(dot.0, 0xdeb1_eeed_bea9_bdf4_u64.to_be_bytes());
+        let both: Keys = [dot, logo, dot].into_iter().collect();
+        assert_eq!(both.as_slice(), [logo, dot]);
+        let value = both.to_string();
+        assert_eq!(value, ":xcmAeWVeEOLese7tvqm99A==:");
+        let read = Keys::parse(value.as_bytes()).unwrap();
+        assert_eq!(read, both);
+        assert!(read.contains("logo.gif", "\"7\""));
+        assert!(!read.contains("logo.gif", "\"8\""));
+        assert!(!read.contains("logo.gi", "f\"7\""));
+    }
+
+    #[test]
+    fn any_number_of_keys_comes_back() {
+        for number in 0..=64 {
+            let some = keys((0..number).rev());
+            let value = some.to_string();
+            assert_eq!(Keys::parse(value.as_bytes()), Ok(some.clone()), "{value}");
+            let padded = format!(" {value}\t");
+            assert_eq!(Keys::parse(padded.as_bytes()), Ok(some.clone()));
+            let bare = value.replace('=', "");
+            assert_eq!(Keys::parse(bare.as_bytes()), Ok(some), "{bare}");
+        }
+        assert_eq!(keys(0..0).to_string(), "::");
+    }
+
+    #[test]
+    fn what_is_no_list_of_keys_is_refused() {
+        for (value, error) in [
+            ("", HaveError::NotBytes),
+            (":", HaveError::NotBytes),
+            ("xcmAeWVeEOI=", HaveError::NotBytes),
+            (":xcmAeWVeEOI=", HaveError::NotBytes),
+            (":xcmAeWVeE_I=:", HaveError::NotBytes),
+            (":xcmAeW VeEOI=:", HaveError::NotBytes),
+            (":xcmAeWVeEOI==:", HaveError::NotBytes),
+            (":xcmA=WVeEOI=:", HaveError::NotBytes),
+            (":x:", HaveError::NotBytes),
+            (":====:", HaveError::NotBytes),
+            (":xcmAeWVeEOI=:;a=1", HaveError::NotBytes),
+            (":xcmAeWVe:", HaveError::PartOfKey),
+            // Twice the same, and the example's the other way round.
+            (":xcmAeWVeEOLFyYB5ZV4Q4g==:", HaveError::OutOfOrder),
+            (":3rHu7b6pvfTFyYB5ZV4Q4g==:", HaveError::OutOfOrder),
+        ] {
+            assert_eq!(Keys::parse(value.as_bytes()), Err(error), "{value}");
+        }
+        let most = format!(":{}:", "A".repeat((MOST_KEYS + 1) * LENGTH / 3 * 4));
+        assert_eq!(Keys::parse(most.as_bytes()), Err(HaveError::TooMany));
+    }
 }

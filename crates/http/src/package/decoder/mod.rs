@@ -102,7 +102,8 @@ struct Content {
 /// What a package told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// It is a package: [`Decoder::version`] is known, [`Decoder::files`] if it is stated.
+    /// It is a package: [`Decoder::version`] is known. So is [`Decoder::files`] in version 2 if the header
+    /// states it; in version 1 it is known before the first file starts.
     Header,
     /// A file begins: [`Decoder::entry`] says which.
     Start {
@@ -225,24 +226,18 @@ impl Decoder {
                     self.table = Some(Box::new(table));
                     self.gather.clear();
                     self.state = State::Table;
+                    return Ok(Some(Event::Header));
                 }
                 State::Table => {
                     let Some(table) = &mut self.table else {
                         unreachable!("a table is made before it is read")
                     };
-                    let counted = table.files();
-                    let read = table.read(input, &mut self.roll, &self.limits)?;
-                    if read {
-                        self.roll.close();
-                        self.state = State::Between;
-                    }
-                    if counted.is_none() && table.files().is_some() {
-                        self.files = table.files();
-                        return Ok(Some(Event::Header));
-                    }
-                    if !read && input.is_empty() {
+                    if !table.read(input, &mut self.roll, &self.limits)? {
                         return Ok(None);
                     }
+                    self.files = Some(self.roll.files());
+                    self.roll.close();
+                    self.state = State::Between;
                 }
                 State::HeaderTwo => {
                     if !self.gather.fill(input, HEADER_TWO) {
@@ -272,6 +267,9 @@ impl Decoder {
                     }
                     self.state = match self.gather.octets()[0] {
                         layout::END => State::End,
+                        layout::FILE if self.files == Some(self.roll.files()) => {
+                            return Err(DecodeError::WrongCount);
+                        }
                         layout::FILE => State::Fixed,
                         kind => return Err(DecodeError::UnknownRecord(kind)),
                     };
@@ -286,9 +284,6 @@ impl Decoder {
                 State::Head(fixed) => {
                     if !self.gather.fill(input, fixed.head()) {
                         return Ok(None);
-                    }
-                    if self.files.is_some_and(|files| self.roll.files() >= files) {
-                        return Err(DecodeError::WrongCount);
                     }
                     let head = self.gather.octets();
                     record::entry(fixed, head, self.seals, &self.limits, &mut self.entry)?;

@@ -3,7 +3,7 @@
 use super::gather::Gather;
 use crate::package::layout::{LEAST_ROW, Seals, long, word};
 use crate::package::roll::Roll;
-use crate::package::{Attributes, DecodeError, Entry, Limits, name};
+use crate::package::{Attributes, Class, DecodeError, Entry, Limits, name};
 
 /// The paper's management table, as it arrives and as it is used up.
 #[derive(Debug)]
@@ -18,11 +18,9 @@ pub(super) struct Table {
     left: u64,
     /// Octets of all contents that the sizes have not accounted for.
     contents: u64,
-    files: Option<u32>,
+    files: u32,
     /// Each with its terminator.
     names: Vec<u8>,
-    /// Names in it.
-    named: u32,
     sizes: Vec<u32>,
     attributes: Vec<Attributes>,
     /// The file that is taken next, and the place of its name.
@@ -34,10 +32,15 @@ pub(super) struct Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Count,
-    Names { start: usize },
+    Names {
+        start: usize,
+    },
     Sizes,
     Attributes,
     Complete,
+    /// A fault was found. What is left is read for its checksum, which tells whether the table was made
+    /// like that or was damaged.
+    Refused(DecodeError),
 }
 
 impl Table {
@@ -63,9 +66,8 @@ impl Table {
             told: word(header, 12),
             left: length,
             contents: long(header, 16),
-            files: None,
+            files: 0,
             names: Vec::new(),
-            named: 0,
             sizes: Vec::new(),
             attributes: Vec::new(),
             next: 0,
@@ -73,88 +75,115 @@ impl Table {
         })
     }
 
-    /// The number of files, once it is known.
-    pub(super) fn files(&self) -> Option<u32> {
-        self.files
-    }
-
-    /// Takes octets from `input` up to the end of the count or of the table; whether the table is
-    /// complete.
+    /// Takes octets from `input` up to the end of the table; whether it is complete and right.
     pub(super) fn read(
         &mut self,
         input: &mut &[u8],
         roll: &mut Roll,
         limits: &Limits,
     ) -> Result<bool, DecodeError> {
-        let files = self.files.unwrap_or_default();
         loop {
             match self.part {
-                Part::Count => {
-                    if !self.number(input)? {
-                        return Ok(false);
-                    }
-                    let files = word(self.gather.octets(), 0);
-                    self.gather.clear();
-                    if files > limits.files || files as usize > limits.remembered_files {
-                        return Err(DecodeError::TooManyFiles);
-                    }
-                    if u64::from(files) * LEAST_ROW > self.left {
-                        return Err(DecodeError::WrongCount);
-                    }
-                    self.files = Some(files);
-                    self.part = Part::Names { start: 0 };
-                    return Ok(false);
-                }
-                Part::Names { start } => {
-                    if self.named == files {
-                        // What is left is known to be the fixed parts now.
-                        if u64::from(files) * 5 != self.left {
-                            return Err(DecodeError::WrongLength);
-                        }
-                        self.part = Part::Sizes;
-                    } else if !self.name(start, input, roll, limits)? {
-                        return Ok(false);
-                    }
-                }
-                Part::Sizes => {
-                    if self.sizes.len() == files as usize {
-                        if self.contents != 0 {
-                            return Err(DecodeError::WrongLength);
-                        }
-                        self.part = Part::Attributes;
-                        continue;
-                    }
-                    if !self.number(input)? {
-                        return Ok(false);
-                    }
-                    let size = word(self.gather.octets(), 0);
-                    self.gather.clear();
-                    if u64::from(size) > limits.file_octets {
-                        return Err(DecodeError::FileTooLarge);
-                    }
-                    let contents = self.contents.checked_sub(u64::from(size));
-                    self.contents = contents.ok_or(DecodeError::WrongLength)?;
-                    self.sizes.push(size);
-                }
-                Part::Attributes => {
-                    let missing = files as usize - self.attributes.len();
-                    for &octet in self.take(missing, input)? {
-                        let attributes = Attributes::of_octet(octet);
-                        self.attributes
-                            .push(attributes.ok_or(DecodeError::Reserved)?);
-                    }
-                    if self.attributes.len() < files as usize {
-                        return Ok(false);
-                    }
-                    let computed = std::mem::take(&mut self.checksum).finalize();
-                    if !self.seals.agree(self.told, computed) {
-                        return Err(DecodeError::TableDamaged);
-                    }
-                    self.part = Part::Complete;
-                }
                 Part::Complete => return Ok(true),
+                Part::Refused(fault) => {
+                    let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+                    self.take(left, input)?;
+                    if self.left > 0 {
+                        return Ok(false);
+                    }
+                    return Err(match self.is_damaged() {
+                        true => DecodeError::TableDamaged,
+                        false => fault,
+                    });
+                }
+                _ => match self.step(input, roll, limits) {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(false),
+                    Err(fault) if fault.class() == Class::Malformed => {
+                        self.part = Part::Refused(fault);
+                    }
+                    Err(fault) => return Err(fault),
+                },
             }
         }
+    }
+
+    /// Takes what belongs to the present part; whether it went on to another one.
+    fn step(
+        &mut self,
+        input: &mut &[u8],
+        roll: &mut Roll,
+        limits: &Limits,
+    ) -> Result<bool, DecodeError> {
+        match self.part {
+            Part::Count => {
+                if !self.number(input)? {
+                    return Ok(false);
+                }
+                self.files = word(self.gather.octets(), 0);
+                self.gather.clear();
+                if u64::from(self.files) * LEAST_ROW > self.left {
+                    return Err(DecodeError::WrongCount);
+                }
+                if self.files > limits.files || self.files as usize > limits.remembered_files {
+                    return Err(DecodeError::TooManyFiles);
+                }
+                self.part = Part::Names { start: 0 };
+            }
+            Part::Names { start } if roll.files() < self.files => {
+                if !self.name(start, input, roll, limits)? {
+                    return Ok(false);
+                }
+            }
+            Part::Names { .. } => {
+                // What is left is of known length now.
+                if u64::from(self.files) * 5 != self.left {
+                    return Err(DecodeError::WrongLength);
+                }
+                self.part = Part::Sizes;
+            }
+            Part::Sizes if self.sizes.len() < self.files as usize => {
+                if !self.number(input)? {
+                    return Ok(false);
+                }
+                let size = word(self.gather.octets(), 0);
+                self.gather.clear();
+                if u64::from(size) > limits.file_octets {
+                    return Err(DecodeError::FileTooLarge);
+                }
+                let contents = self.contents.checked_sub(u64::from(size));
+                self.contents = contents.ok_or(DecodeError::WrongLength)?;
+                self.sizes.push(size);
+            }
+            Part::Sizes => {
+                if self.contents != 0 {
+                    return Err(DecodeError::WrongLength);
+                }
+                self.part = Part::Attributes;
+            }
+            Part::Attributes => {
+                let missing = self.files as usize - self.attributes.len();
+                for &octet in self.take(missing, input)? {
+                    let attributes = Attributes::of_octet(octet).ok_or(DecodeError::Reserved)?;
+                    self.attributes.push(attributes);
+                }
+                if self.attributes.len() < self.files as usize {
+                    return Ok(false);
+                }
+                if self.is_damaged() {
+                    return Err(DecodeError::TableDamaged);
+                }
+                self.part = Part::Complete;
+            }
+            Part::Complete | Part::Refused(_) => {}
+        }
+        Ok(true)
+    }
+
+    /// Whether what was read is not what the header announced.
+    fn is_damaged(&mut self) -> bool {
+        let computed = std::mem::take(&mut self.checksum).finalize();
+        !self.seals.agree(self.told, computed)
     }
 
     /// Moves the next file into `entry`; whether there is one.
@@ -209,7 +238,6 @@ impl Table {
         }
         let name = &self.names[start..self.names.len() - 1];
         roll.admit(name::check(name)?, false, limits)?;
-        self.named += 1;
         self.part = Part::Names {
             start: self.names.len(),
         };
