@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fathometer_http::h1::server::{Coalesce, Connection, ServerConfig};
 use fathometer_http::origin::dress::Dress;
+use fathometer_http::origin::packages::{Making, Packages};
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Bytes, ContentCoding, File, Instant, Site};
 
@@ -58,6 +59,11 @@ fn origin(dress: Dress) -> Arc<Origin> {
         dress,
         wall_clock: Duration::from_secs(784_111_777),
         discard: Some("/discard".to_owned()),
+        // Who does not ask for a package has nothing to pay for it.
+        packages: Packages {
+            making: Making::OnTheFly,
+            ..Packages::default()
+        },
         ..OriginConfig::default()
     };
     Arc::new(Origin::new(Arc::new(site), config).expect("a sound site and dress"))
@@ -86,7 +92,7 @@ fn round(connection: &mut Connection, requests: &[u8], piece: usize, now: Instan
 
 #[test]
 fn a_warm_server_connection_exchanges_without_allocating() {
-    const HOST: &str = "Host: example.org\r\nAccept: */*\r\n";
+    const HOST: &str = "Host: example.org\r\nAccept: text/html, image/png;q=0.9, */*;q=0.8\r\n";
     let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\n{HOST}{fields}\r\n");
     let requests = [
         get("/images/logo.gif", ""),

@@ -128,7 +128,7 @@ impl Open {
     pub fn serve(&mut self, lent: &mut Lent<'_>, now: Instant) -> Outcome {
         let mut octets_left = TURN_OCTETS;
         for _ in 0..TURN {
-            let mut progress = self.write(lent.buffers, now, &mut octets_left);
+            let mut progress = self.write(lent, now, &mut octets_left);
             self.take_events(lent);
             while let Some(action) = self.machine.poll_action() {
                 progress = true;
@@ -258,14 +258,15 @@ impl Open {
     }
 
     /// Writes what may go.
-    fn write(&mut self, buffers: &mut Buffers, now: Instant, octets_left: &mut u64) -> bool {
+    fn write(&mut self, lent: &mut Lent<'_>, now: Instant, octets_left: &mut u64) -> bool {
+        let (buffers, reads) = (&mut *lent.buffers, &mut lent.statistics.disk_reads);
         let Some(secure) = &mut self.secure else {
-            return self.write_clear(&mut buffers.write, now, octets_left);
+            return self.write_clear(&mut buffers.write, reads, now, octets_left);
         };
         let flow = secure.write(
             &self.stream,
             &mut self.machine,
-            &mut buffers.files,
+            (&mut buffers.files, reads),
             &mut self.writable,
             octets_left,
             now,
@@ -280,7 +281,13 @@ impl Open {
         }
     }
 
-    fn write_clear(&mut self, together: &mut [u8], now: Instant, octets_left: &mut u64) -> bool {
+    fn write_clear(
+        &mut self,
+        together: &mut [u8],
+        reads: &mut u64,
+        now: Instant,
+        octets_left: &mut u64,
+    ) -> bool {
         let mut progress = false;
         while self.writable {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -293,6 +300,7 @@ impl Open {
                 if length == 0 {
                     break;
                 }
+                *reads += 1;
                 let sent = match part.file.descriptor::<OwnedFd>() {
                     Some(file) => socket::send_file(&self.stream, file, part.offset, length),
                     None => Err(io::ErrorKind::InvalidInput.into()),

@@ -15,6 +15,9 @@
 //! number, size and times, and are weak until the file has been left alone for [`SETTLED`]: the clock
 //! that stamps files has ticks, and two changes within one tick cannot be told apart. Times cannot tell
 //! of writes through a memory map that the kernel has not noticed yet.
+//!
+//! Packages that the origin makes of its files lie in another folder ([`PackageFolder`]) and are found there
+//! like files.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -22,17 +25,20 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fathometer_http::origin::store::{
-    EntityTag, FileHandle, Lookup, Resource, Store, Stored, Variant,
+    EntityTag, FileHandle, Lookup, Resource, Store, Stored, Variant, Work, WriteAll, digest_of,
 };
 use fathometer_model::{Body, ContentCoding, Instant};
 use fathometer_sys::clock;
-use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use super::kept::{KeptPackages, PackageFolder};
+use super::listing;
 use crate::site_folder::{CODINGS, media_type};
 
 /// Files of up to this many octets are kept in memory.
@@ -66,6 +72,9 @@ pub struct FolderStore {
     root: Root,
     bounds: Bounds,
     cache: Mutex<Cache>,
+    /// Packages that were made of its files.
+    packages: Option<Box<KeptPackages>>,
+    reads: AtomicU64,
 }
 
 impl FolderStore {
@@ -75,11 +84,27 @@ impl FolderStore {
             root: Root::open(folder)?,
             bounds,
             cache: Mutex::default(),
+            packages: None,
+            reads: AtomicU64::new(0),
         })
     }
 
+    /// The same, which keeps packages of its files in another folder. A quarter of what it may keep open
+    /// and in memory is for them.
+    pub fn with_packages(mut self, packages: &PackageFolder) -> io::Result<FolderStore> {
+        let share = Bounds {
+            octets: self.bounds.octets / 4,
+            descriptors: self.bounds.descriptors / 4,
+        };
+        self.bounds.octets -= share.octets;
+        self.bounds.descriptors -= share.descriptors;
+        let files = FolderStore::open(packages.path(), share)?;
+        self.packages = Some(Box::new(KeptPackages::new(packages.clone(), files)));
+        Ok(self)
+    }
+
     /// Looks at the disk and brings the entry of the path up to date.
-    fn look(&self, cache: &mut Cache, path: &[u8], now: Instant) -> Lookup {
+    fn look_up(&self, cache: &mut Cache, path: &[u8], now: Instant) -> Lookup {
         let mut looked = self.root.look(path);
         if matches!(looked, Err(Refused::Overloaded)) && cache.descriptors > 0 {
             cache.keep_within(Bounds {
@@ -108,7 +133,7 @@ impl FolderStore {
             return Lookup::Found(Arc::clone(&entry.resource));
         }
         cache.remove(path);
-        match Entry::read(path, found, wall_clock, now) {
+        match Entry::read(path, found, wall_clock, now, &self.reads) {
             Err(_) => Lookup::Overloaded,
             Ok(entry) => {
                 let resource = Arc::clone(&entry.resource);
@@ -129,7 +154,74 @@ impl Store for FolderStore {
         {
             return Lookup::Found(Arc::clone(&entry.resource));
         }
-        self.look(&mut cache, path, now)
+        self.look_up(&mut cache, path, now)
+    }
+
+    fn look(&self, path: &[u8], now: Instant) -> Lookup {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look_up(&mut cache, path, now)
+    }
+
+    fn state(&self, path: &[u8]) -> Option<u64> {
+        let name = name_of(path)?;
+        // Whoever may not be told what a link leads to learns at most that it has changed.
+        let stat = fs::statat(
+            &self.root.folder,
+            OsStr::from_bytes(&name),
+            AtFlags::empty(),
+        )
+        .ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_file.then(|| Identity::of(&stat).digest())
+    }
+
+    fn list(&self, folder: &[u8], most: usize) -> Option<Vec<String>> {
+        let relative = folder.strip_prefix(b"/")?;
+        let opened = self.root.open_folder(relative).ok()?;
+        listing::targets(&opened, folder, most)
+    }
+
+    fn read(&self, file: &FileHandle, offset: u64, room: &mut [u8]) -> Option<usize> {
+        let file = file.descriptor::<OwnedFd>()?;
+        loop {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            match rustix::io::pread(file, &mut *room, offset) {
+                Ok(read) => return Some(read),
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn keep(&self, name: &str, length: u64, write: &mut WriteAll<'_>) -> bool {
+        match &self.packages {
+            Some(packages) => packages.keep(name, length, write).is_ok(),
+            None => false,
+        }
+    }
+
+    fn kept(&self, name: &str, now: Instant) -> Lookup {
+        match &self.packages {
+            Some(packages) => packages.find(name, now),
+            None => Lookup::Missing,
+        }
+    }
+
+    fn forget(&self, name: &str) {
+        if let Some(packages) = &self.packages {
+            packages.forget(name);
+        }
+    }
+
+    fn take_work(&self) -> Work {
+        let of_packages = match &self.packages {
+            Some(packages) => packages.take_work(),
+            None => Work::default(),
+        };
+        Work {
+            opens: self.root.opens.swap(0, Ordering::Relaxed) + of_packages.opens,
+            reads: self.reads.swap(0, Ordering::Relaxed) + of_packages.reads,
+        }
     }
 }
 
@@ -138,6 +230,8 @@ impl Store for FolderStore {
 struct Root {
     folder: OwnedFd,
     path: PathBuf,
+    /// Files opened so far.
+    opens: AtomicU64,
 }
 
 /// A file that was opened, and how it was then.
@@ -173,20 +267,13 @@ impl Root {
         Ok(Root {
             folder: fs::open(&path, flags, Mode::empty())?,
             path,
+            opens: AtomicU64::new(0),
         })
     }
 
     /// Finds what a canonical path names.
     fn look(&self, path: &[u8]) -> Result<Found, Refused> {
-        let relative = path.strip_prefix(b"/").unwrap_or(path);
-        // An empty segment names no file, and the first would make the path one from the system's root.
-        if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {
-            return Err(Refused::Missing);
-        }
-        let mut name = relative.to_vec();
-        if name.is_empty() || name.ends_with(b"/") {
-            name.extend_from_slice(b"index.html");
-        }
+        let mut name = name_of(path).ok_or(Refused::Missing)?;
         let plain = match self.open_beneath(&name) {
             Ok(opened) => opened,
             Err(error) => return Err(Refused::from(error)),
@@ -223,39 +310,58 @@ impl Root {
         })
     }
 
+    /// Opens a folder beneath the folder; the folder itself by an empty name.
+    fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
+        let name = match name {
+            [] => b".",
+            name if name.starts_with(b"/") || name.windows(2).any(|pair| pair == b"//") => {
+                return Err(Errno::NOENT);
+            }
+            name => name,
+        };
+        self.open_at(Path::new(OsStr::from_bytes(name)), READ | OFlags::DIRECTORY)
+    }
+
     /// Opens a regular file beneath the folder; `None` when it is a folder.
     fn open_beneath(&self, name: &[u8]) -> Result<Option<Opened>, Errno> {
-        let name = Path::new(OsStr::from_bytes(name));
+        let file = self.open_at(Path::new(OsStr::from_bytes(name)), READ)?;
+        let stat = fs::fstat(&file)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                self.opens.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(Opened {
+                    file,
+                    identity: Identity::of(&stat),
+                }))
+            }
+            FileType::Directory => Ok(None),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    /// Opens what a path beneath the folder leads to.
+    fn open_at(&self, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
-        let file = loop {
-            match fs::openat2(&self.folder, name, READ, Mode::empty(), beneath) {
+        loop {
+            match fs::openat2(&self.folder, name, flags, Mode::empty(), beneath) {
                 // Something was renamed while the kernel looked.
                 Err(Errno::AGAIN) if tries < 8 => tries += 1,
                 // A link to an absolute path, which may still lead into the folder.
                 Err(Errno::XDEV) if !beneath.contains(ResolveFlags::NO_SYMLINKS) => {
                     let inside = self.inside(name)?;
                     beneath |= ResolveFlags::NO_SYMLINKS;
-                    break fs::openat2(&self.folder, &inside, READ, Mode::empty(), beneath)?;
+                    return fs::openat2(&self.folder, &inside, flags, Mode::empty(), beneath);
                 }
                 // A kernel before 5.6, or a sandbox that does not know the call: what lies inside may
                 // be replaced by a link between the look and the opening, by whoever may write there.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     let inside = self.inside(name)?;
-                    let flags = READ | OFlags::NOFOLLOW;
-                    break fs::openat(&self.folder, &inside, flags, Mode::empty())?;
+                    let flags = flags | OFlags::NOFOLLOW;
+                    return fs::openat(&self.folder, &inside, flags, Mode::empty());
                 }
-                result => break result?,
+                result => return result,
             }
-        };
-        let stat = fs::fstat(&file)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(Opened {
-                file,
-                identity: Identity::of(&stat),
-            })),
-            FileType::Directory => Ok(None),
-            _ => Err(Errno::NOENT),
         }
     }
 
@@ -270,6 +376,20 @@ impl Root {
             .map(Path::to_owned)
             .map_err(|_| Errno::NOENT)
     }
+}
+
+/// The name of a canonical path's file from the folder on: its index's where the path is a folder's. An
+/// empty segment names no file, and the first would make the path one from the system's root.
+fn name_of(path: &[u8]) -> Option<Vec<u8>> {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {
+        return None;
+    }
+    let mut name = relative.to_vec();
+    if name.is_empty() || name.ends_with(b"/") {
+        name.extend_from_slice(b"index.html");
+    }
+    Some(name)
 }
 
 impl From<Errno> for Refused {
@@ -319,7 +439,14 @@ impl Identity {
     }
 
     fn tag(&self, coding: Option<ContentCoding>, wall_clock: Duration) -> EntityTag {
-        let words = [
+        let mut words = [0; 8];
+        words[..7].copy_from_slice(&self.words());
+        words[7] = coding.map_or(0, |coding| coding as u64 + 1);
+        EntityTag::of_metadata(&words, self.is_settled(wall_clock))
+    }
+
+    fn words(&self) -> [u64; 7] {
+        [
             self.device,
             self.number,
             self.size,
@@ -327,9 +454,12 @@ impl Identity {
             self.modified.1,
             self.changed.0 as u64,
             self.changed.1,
-            coding.map_or(0, |coding| coding as u64 + 1),
-        ];
-        EntityTag::of_metadata(&words, self.is_settled(wall_clock))
+        ]
+    }
+
+    /// 64 bits that are others for another state, but for a chance of 2^-64.
+    fn digest(&self) -> u64 {
+        digest_of(&self.words())
     }
 }
 
@@ -350,7 +480,13 @@ struct Entry {
 }
 
 impl Entry {
-    fn read(path: &[u8], found: Found, wall_clock: Duration, now: Instant) -> io::Result<Entry> {
+    fn read(
+        path: &[u8],
+        found: Found,
+        wall_clock: Duration,
+        now: Instant,
+        reads: &AtomicU64,
+    ) -> io::Result<Entry> {
         let modified = u64::try_from(found.plain.identity.modified.0).unwrap_or(0);
         let content_type = media_type(&found.name);
         let mut entry = Entry {
@@ -373,7 +509,7 @@ impl Entry {
             .map(|(coding, opened)| (Some(coding), opened));
         let mut variants = Vec::with_capacity(1 + coded.len());
         for (coding, opened) in std::iter::once((None, found.plain)).chain(coded) {
-            let (variant, identity) = read(coding, opened, wall_clock)?;
+            let (variant, identity) = read(coding, opened, wall_clock, reads)?;
             match variant.octets() {
                 Stored::Memory(body) => entry.octets += body.len().0,
                 Stored::File(_) => {
@@ -430,6 +566,7 @@ fn read(
     coding: Option<ContentCoding>,
     opened: Opened,
     wall_clock: Duration,
+    reads: &AtomicU64,
 ) -> io::Result<(Variant, Identity)> {
     let Opened { file, mut identity } = opened;
     for _ in 0..READS {
@@ -439,6 +576,7 @@ fn read(
         let mut octets = vec![0; identity.size as usize];
         let mut length = 0;
         while length < octets.len() {
+            reads.fetch_add(1, Ordering::Relaxed);
             match rustix::io::pread(&file, &mut octets[length..], length as u64) {
                 Ok(0) => break,
                 Ok(read) => length += read,

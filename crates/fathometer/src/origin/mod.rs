@@ -11,6 +11,8 @@
 pub(crate) mod access_log;
 mod connection;
 pub mod folder;
+mod kept;
+mod listing;
 mod machine;
 mod protocols;
 mod secure;
@@ -32,6 +34,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use self::access_log::AccessLog;
 pub use self::access_log::{LogFile, LogFormat};
 use self::connection::{Buffers, Lent, Open, Outcome};
+pub use self::kept::PackageFolder;
 use self::machine::{Common, Handed};
 pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
@@ -74,6 +77,12 @@ pub struct OriginStatistics {
     pub content: u64,
     /// Responses among these that were pushed.
     pub pushed: u64,
+    /// Packages and archives that requests were answered with.
+    pub packages: u64,
+    /// Files that were opened.
+    pub disk_opens: u64,
+    /// Calls that read octets of files, into memory or straight into a socket.
+    pub disk_reads: u64,
     /// Connections that were, or became, HTTP/2.
     pub http2: u64,
     /// Handshakes of TLS that were completed.
@@ -105,6 +114,14 @@ impl OriginStatistics {
         }
     }
 
+    /// Adds what an origin tells of itself and has told nobody yet: loops may share one.
+    pub(crate) fn take_from(&mut self, origin: &Origin) {
+        let work = origin.take_work();
+        self.packages += origin.take_packages();
+        self.disk_opens += work.opens;
+        self.disk_reads += work.reads;
+    }
+
     /// Both together.
     #[must_use]
     pub fn and(self, other: OriginStatistics) -> OriginStatistics {
@@ -113,6 +130,9 @@ impl OriginStatistics {
             responses: self.responses + other.responses,
             content: self.content + other.content,
             pushed: self.pushed + other.pushed,
+            packages: self.packages + other.packages,
+            disk_opens: self.disk_opens + other.disk_opens,
+            disk_reads: self.disk_reads + other.disk_reads,
             http2: self.http2 + other.http2,
             handshakes: self.handshakes + other.handshakes,
             resumed: self.resumed + other.resumed,
@@ -302,6 +322,7 @@ impl OriginLoop {
             log.flush();
             self.statistics.log_lines_lost = log.lost();
         }
+        self.statistics.take_from(&self.common.origin);
         ended.map(|()| self.statistics)
     }
 

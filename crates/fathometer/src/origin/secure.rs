@@ -185,19 +185,20 @@ impl Secure {
     }
 
     /// Seals what the machine has to say, as much as goes into one call, and hands it to the socket;
-    /// `writable` becomes false when that takes no more.
+    /// `writable` becomes false when that takes no more. Files pass through the room that comes along, each
+    /// reading of one counted beside it.
     pub fn write(
         &mut self,
         stream: &TcpStream,
         machine: &mut Machine,
-        files: &mut Vec<u8>,
+        (files, reads): (&mut Vec<u8>, &mut u64),
         writable: &mut bool,
         octets_left: &mut u64,
         now: Instant,
     ) -> Flow {
         let mut flow = Flow::Still;
         while *writable {
-            if self.may_seal() && self.seal(machine, files, octets_left, now) {
+            if self.may_seal() && self.seal(machine, (files, reads), octets_left, now) {
                 flow = Flow::Moved;
             }
             let sealed = self.session.transmit();
@@ -233,7 +234,7 @@ impl Secure {
     fn seal(
         &mut self,
         machine: &mut Machine,
-        files: &mut Vec<u8>,
+        (files, reads): (&mut Vec<u8>, &mut u64),
         octets_left: &mut u64,
         now: Instant,
     ) -> bool {
@@ -246,6 +247,7 @@ impl Secure {
                 self.session.write_vectored(&slices[..count])
             } else if let Some(part) = machine.transmit_file() {
                 files.resize(FILE_OCTETS, 0);
+                *reads += 1;
                 let room = files.len().min(self.session.writable());
                 match read_part(&part, &mut files[..room]) {
                     Ok(octets) if !octets.is_empty() => self.session.write(octets),

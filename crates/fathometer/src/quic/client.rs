@@ -29,7 +29,7 @@ use fathometer_quic::{
 use fathometer_sys::udp::ReceiveBuffer;
 use fathometer_sys::{UdpSocket, socket};
 
-use super::feed::feed;
+use super::feed::{FileBuffer, feed};
 use super::outbox::{LocalLosses, Outbox, Progress};
 use super::{ALPN, SettingsError, Sockets};
 
@@ -601,7 +601,7 @@ impl Http3Client {
         feed(
             &mut self.http,
             connection,
-            &mut Vec::new(),
+            &mut FileBuffer::default(),
             now,
             |stream, pieces, taken, end| {
                 if let Some(early) = early {

@@ -92,7 +92,7 @@ impl Machine for h3::server::Connection {
 pub(super) fn feed<M: Machine>(
     machine: &mut M,
     connection: &mut Connection,
-    file_buffer: &mut Vec<u8>,
+    file_buffer: &mut FileBuffer,
     now: Instant,
     mut watch: impl FnMut(u64, &[IoSlice<'_>], usize, bool),
 ) -> bool {
@@ -123,7 +123,7 @@ pub(super) fn feed<M: Machine>(
                     continue;
                 }
                 read => {
-                    let piece = [IoSlice::new(&file_buffer[..read])];
+                    let piece = [IoSlice::new(&file_buffer.octets[..read])];
                     (part.length, connection.write(stream, &piece))
                 }
             },
@@ -161,9 +161,17 @@ pub(super) fn feed<M: Machine>(
     true
 }
 
+/// Room for octets of files, made when the first are read.
+#[derive(Debug, Default)]
+pub(super) struct FileBuffer {
+    octets: Vec<u8>,
+    /// Calls that read octets of files.
+    pub reads: u64,
+}
+
 /// Reads the beginning of a part of a file; zero when there is none to be had.
-fn read_file(part: &FilePart<'_>, buffer: &mut Vec<u8>) -> usize {
-    buffer.resize(AT_ONCE, 0);
+fn read_file(part: &FilePart<'_>, buffer: &mut FileBuffer) -> usize {
+    buffer.octets.resize(AT_ONCE, 0);
     let most = usize::try_from(part.length)
         .unwrap_or(usize::MAX)
         .min(AT_ONCE);
@@ -171,7 +179,8 @@ fn read_file(part: &FilePart<'_>, buffer: &mut Vec<u8>) -> usize {
         return 0;
     };
     loop {
-        match rustix::io::pread(file, &mut buffer[..most], part.offset) {
+        buffer.reads += 1;
+        match rustix::io::pread(file, &mut buffer.octets[..most], part.offset) {
             Ok(read) => return read,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return 0,

@@ -18,6 +18,7 @@ use std::time::Duration;
 use fathometer_http::h1::server::{CloseManner, Coalesce, ServerConfig};
 use fathometer_http::h2;
 use fathometer_http::origin::companions::Plan;
+use fathometer_http::origin::packages::Packages;
 use fathometer_http::origin::{Origin, OriginConfig, OriginError};
 use fathometer_model::{Bytes, Instant, Site};
 use fathometer_sys::{Clock, socket};
@@ -32,7 +33,10 @@ pub use self::program::{Installed, command, find};
 pub use self::scratch::Scratch;
 pub use self::throttle::{Capabilities, Capability, Throttle};
 use crate::lab::Host;
-use crate::origin::{OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols};
+use crate::origin::folder::{Bounds, FolderStore};
+use crate::origin::{
+    OriginHandle, OriginLoop, OriginSockets, OriginStatistics, PackageFolder, Protocols,
+};
 
 /// The port that servers under test listen on in the clear; see [`Access::port`].
 pub const PORT: u16 = 80;
@@ -58,7 +62,7 @@ pub struct Demands {
     pub connection_time: Duration,
 }
 
-/// What servers serve: the site in memory for ours, the same in a folder for programs.
+/// What servers serve: the same site in memory, which is ours alone, and in a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
     /// The site.
@@ -69,6 +73,24 @@ pub struct Content<'a> {
     pub push: &'a Plan,
     /// What our origin tells of before a page, by 103 (Early Hints).
     pub early_hints: &'a Plan,
+    /// What our origin packages.
+    pub packages: &'a Packages,
+    /// Where our origin takes files from.
+    pub storage: Storage<'a>,
+}
+
+/// Where our origin takes files from.
+#[derive(Debug, Clone, Copy)]
+pub enum Storage<'a> {
+    /// The site in memory.
+    Memory,
+    /// The folder.
+    Disk {
+        /// What may be kept of its files from one request to the next.
+        bounds: Bounds,
+        /// Where packages lie that are made in advance; without, in a folder that goes with the origin.
+        packages_in: Option<&'a Path>,
+    },
 }
 
 /// A server at work.
@@ -196,7 +218,7 @@ pub fn start_with_access(
     clock: Clock,
 ) -> Result<Running, ServerError> {
     if let Some(embedded) = &definition.embedded {
-        let origin = origin_for(&definition.name, embedded, content, clock)?;
+        let origin = origin_of(&definition.name, embedded, content, clock)?;
         let protocols = protocols(embedded_config(embedded, demands), access, clock)?;
         return start_embedded(origin, protocols, host, demands, access, clock);
     }
@@ -341,27 +363,58 @@ pub fn embedded_origin(
         folder: Path::new(""),
         push: &Plan::default(),
         early_hints: &Plan::default(),
+        packages: &Packages::default(),
+        storage: Storage::Memory,
     };
-    origin_for(name, embedded, content, clock)
+    origin_of(name, embedded, content, clock)
 }
 
-fn origin_for(
+/// Our origin for a definition and its content. What it packages in advance is made when this returns, and
+/// what that took of the disk is not counted.
+pub fn origin_of(
     name: &str,
     embedded: &Embedded,
     content: Content<'_>,
     clock: Clock,
 ) -> Result<Arc<Origin>, ServerError> {
-    let origin = Origin::new(
-        Arc::clone(content.site),
-        OriginConfig {
-            dress: embedded.dress(name)?,
-            wall_clock: clock.realtime_of(Instant::ZERO),
-            push: content.push.clone(),
-            early_hints: content.early_hints.clone(),
-            ..OriginConfig::default()
-        },
-    )?;
+    let config = OriginConfig {
+        dress: embedded.dress(name)?,
+        wall_clock: clock.realtime_of(Instant::ZERO),
+        push: content.push.clone(),
+        early_hints: content.early_hints.clone(),
+        packages: content.packages.clone(),
+        ..OriginConfig::default()
+    };
+    let origin = match content.storage {
+        Storage::Memory => Origin::new(Arc::clone(content.site), config)?,
+        Storage::Disk {
+            bounds,
+            packages_in,
+        } => {
+            let store = folder_store(content.folder, bounds, packages_in).map_err(|error| {
+                ServerError::System {
+                    doing: format!("serve {}", content.folder.display()),
+                    error,
+                }
+            })?;
+            Origin::of_store(Box::new(store), config)?
+        }
+    };
+    origin.prepare(clock.now());
+    origin.take_work();
     Ok(Arc::new(origin))
+}
+
+fn folder_store(
+    folder: &Path,
+    bounds: Bounds,
+    packages_in: Option<&Path>,
+) -> std::io::Result<FolderStore> {
+    let packages = match packages_in {
+        Some(path) => PackageFolder::at(path),
+        None => PackageFolder::temporary()?,
+    };
+    FolderStore::open(folder, bounds)?.with_packages(&packages)
 }
 
 fn start_program(

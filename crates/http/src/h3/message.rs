@@ -110,7 +110,9 @@ struct Found<'a> {
     priority: Option<Priority>,
     preconditions: Preconditions<'a>,
     range: Single<'a>,
+    accept: Lines<'a>,
     accept_encoding: Lines<'a>,
+    package_have: Single<'a>,
     referer: &'a [u8],
     user_agent: &'a [u8],
     /// Whether a field came in more lines than are looked at.
@@ -157,6 +159,14 @@ impl<'a> Found<'a> {
                 self.user_agent = value;
                 true
             }
+            b"accept" => {
+                // A wish in more lines than anybody writes is no wish, and no reason to refuse.
+                if !self.accept.push(value) {
+                    self.accept = Lines::default();
+                }
+                true
+            }
+            b"package-have" => push(&mut self.package_have, value),
             b"accept-encoding" => self.accept_encoding.push(value),
             b"if-match" => self.preconditions.if_match.push(value),
             b"if-none-match" => self.preconditions.if_none_match.push(value),
@@ -215,7 +225,9 @@ impl<'a> Found<'a> {
                 target: parsed.map_err(|_| Rejection::Refused(Status::BAD_REQUEST))?,
                 preconditions: self.preconditions,
                 range: self.range,
+                accept: self.accept,
                 accept_encoding: self.accept_encoding,
+                package_have: self.package_have,
             },
             method: token,
             target,

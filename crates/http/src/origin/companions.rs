@@ -1,8 +1,10 @@
 //! Which files go with which page: what a server may push with it (RFC 9113 section 8.4), and what it may
 //! tell of before the page is ready (103 Early Hints, RFC 8297).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
+
+use fathometer_model::{File, Site};
 
 use super::target;
 
@@ -22,6 +24,68 @@ pub struct Plan {
     lines: Vec<(Box<[u8]>, Vec<Companion>)>,
 }
 
+impl Plan {
+    /// What goes with what in a site: with each page the files embedded in it, in document order, and with
+    /// each folder (a base that ends in a slash) the files in it that belong to no page, in the order of
+    /// the site.
+    pub fn of_site(site: &Site) -> Plan {
+        let mut plan = Plan::default();
+        let mut in_pages = HashSet::new();
+        for page in &site.pages {
+            in_pages.insert(page.base);
+            in_pages.extend(page.embedded.iter().copied());
+            let embedded = page.embedded.iter().map(|file| site.file(*file));
+            plan.add(&site.file(page.base).path, embedded);
+        }
+        let mut folders: Vec<(&str, Vec<&File>)> = Vec::new();
+        let mut places = HashMap::new();
+        for (place, file) in site.files.iter().enumerate() {
+            if in_pages.contains(&fathometer_model::FileId(place as u32)) {
+                continue;
+            }
+            let slash = file.path.rfind('/').map_or(0, |slash| slash + 1);
+            let folder = &file.path[..slash];
+            let at = *places.entry(folder).or_insert_with(|| {
+                folders.push((folder, Vec::new()));
+                folders.len() - 1
+            });
+            folders[at].1.push(file);
+        }
+        for (folder, files) in folders {
+            plan.add(folder, files);
+        }
+        plan
+    }
+
+    /// Adds the lines of another plan.
+    pub fn extend(&mut self, other: &Plan) {
+        self.lines.extend(other.lines.iter().cloned());
+    }
+
+    /// Whether nothing goes with anything.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Bases and what goes with them; a base may have several lines.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (&[u8], &[Companion])> {
+        self.lines
+            .iter()
+            .map(|(base, companions)| (&**base, &companions[..]))
+    }
+
+    fn add<'s>(&mut self, base: &str, files: impl IntoIterator<Item = &'s File>) {
+        let mut scratch = Vec::new();
+        let Ok(Some(path)) = target::canonical(base.as_bytes(), &mut scratch) else {
+            return;
+        };
+        let companions = files.into_iter().map(|file| Companion {
+            target: file.path.as_str().into(),
+        });
+        self.lines.push((path.into(), companions.collect()));
+    }
+}
+
 /// A file that goes with a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Companion {
@@ -36,7 +100,7 @@ impl Companion {
 
     /// What a browser is going to use it for, as far as its ending tells; the destinations of the Fetch
     /// standard.
-    fn destination(&self) -> Option<&'static str> {
+    pub(super) fn destination(&self) -> Option<&'static str> {
         let path = self.target.split('?').next().unwrap_or_default();
         let (_, ending) = path.rsplit_once('.')?;
         Some(match ending {
@@ -220,6 +284,31 @@ mod tests {
         assert_eq!(table.pushed(other).len(), 1);
         assert_eq!(table.find(b"/"), None);
         assert_eq!(Table::default().find(b"/other"), None);
+    }
+
+    #[test]
+    fn the_plan_of_a_site_has_its_pages_and_its_lists() {
+        let file = |path: &str| File {
+            path: path.to_owned(),
+            content_type: "text/plain".into(),
+            body: Vec::new().into(),
+            encoded: Vec::new(),
+            last_modified: 0,
+        };
+        let site = Site {
+            name: "test".to_owned(),
+            files: ["/a.html", "/i/x.png", "/l/2", "/l/1%20", "/i/y.png"]
+                .map(file)
+                .into(),
+            pages: vec![fathometer_model::Page {
+                base: fathometer_model::FileId(0),
+                embedded: vec![fathometer_model::FileId(4), fathometer_model::FileId(1)],
+                named_by: Vec::new(),
+            }],
+        };
+        let expected = plan("/a.html /i/y.png /i/x.png\n/l/ /l/2 /l/1%20\n");
+        assert_eq!(Plan::of_site(&site), expected);
+        assert!(Plan::default().is_empty() && !expected.is_empty());
     }
 
     #[test]

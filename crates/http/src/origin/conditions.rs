@@ -88,10 +88,17 @@ pub struct Validators<'a> {
     pub etag: &'a [u8; ETAG_LENGTH],
     /// Whether the tag is weak. Its date is then no better than the tag.
     pub weak: bool,
-    /// Its last modification, seconds since the Unix epoch.
-    pub last_modified: u64,
+    /// Its last modification, where that tells one state from another.
+    pub modified: Option<Modified<'a>>,
+}
+
+/// When something was modified last.
+#[derive(Debug, Clone, Copy)]
+pub struct Modified<'a> {
+    /// In seconds since the Unix epoch.
+    pub second: u64,
     /// The same as text.
-    pub last_modified_text: &'a [u8; DATE_LENGTH],
+    pub text: &'a [u8; DATE_LENGTH],
 }
 
 /// What the preconditions make of a GET or HEAD request.
@@ -112,8 +119,9 @@ pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> 
             return Verdict::Failed;
         }
     } else if let Some(date) = preconditions.if_unmodified_since.value()
+        && let Some(modified) = current.modified
         && let Some(since) = parse_date(date)
-        && current.last_modified > since
+        && modified.second > since
     {
         return Verdict::Failed;
     }
@@ -121,9 +129,11 @@ pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> 
         if matches_any(&preconditions.if_none_match, current, Comparison::Weak) {
             return Verdict::NotModified;
         }
-    } else if let Some(date) = preconditions.if_modified_since.value() {
-        let unmodified = date == current.last_modified_text
-            || parse_date(date).is_some_and(|since| current.last_modified <= since);
+    } else if let Some(date) = preconditions.if_modified_since.value()
+        && let Some(modified) = current.modified
+    {
+        let unmodified =
+            date == modified.text || parse_date(date).is_some_and(|since| modified.second <= since);
         if unmodified {
             return Verdict::NotModified;
         }
@@ -139,7 +149,9 @@ pub fn range_applies(if_range: Single<'_>, current: &Validators<'_>) -> bool {
         Single::Repeated => false,
         Single::Value(_) if current.weak => false,
         Single::Value(value) if value.starts_with(b"\"") => value == current.etag,
-        Single::Value(value) => parse_date(value) == Some(current.last_modified),
+        Single::Value(value) => current
+            .modified
+            .is_some_and(|modified| parse_date(value) == Some(modified.second)),
     }
 }
 
@@ -196,8 +208,10 @@ mod tests {
         test(&Validators {
             etag: ETAG,
             weak: false,
-            last_modified: MODIFIED,
-            last_modified_text: &format_date(MODIFIED),
+            modified: Some(Modified {
+                second: MODIFIED,
+                text: &format_date(MODIFIED),
+            }),
         })
     }
 
@@ -298,8 +312,10 @@ mod tests {
         let current = Validators {
             etag: ETAG,
             weak: true,
-            last_modified: MODIFIED,
-            last_modified_text: &format_date(MODIFIED),
+            modified: Some(Modified {
+                second: MODIFIED,
+                text: &format_date(MODIFIED),
+            }),
         };
         let tag = b"W/\"0123456789abcdef\"".as_slice();
         let mut cached = Preconditions::default();
@@ -312,6 +328,23 @@ mod tests {
             assert!(!range_applies(Single::Value(value), &current));
         }
         assert!(range_applies(Single::Absent, &current));
+    }
+
+    #[test]
+    fn without_a_date_only_tags_decide() {
+        let current = Validators {
+            etag: ETAG,
+            weak: false,
+            modified: None,
+        };
+        let dated = Preconditions {
+            if_modified_since: Single::Value(LATER.as_bytes()),
+            if_unmodified_since: Single::Value(EARLIER.as_bytes()),
+            ..Preconditions::default()
+        };
+        assert_eq!(evaluate(&dated, &current), Verdict::Proceed);
+        assert!(!range_applies(Single::Value(SAME.as_bytes()), &current));
+        assert!(range_applies(Single::Value(ETAG), &current));
     }
 
     #[test]

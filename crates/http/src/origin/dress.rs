@@ -89,11 +89,13 @@ pub enum FieldValue {
     ContentEncoding,
     /// The range that the content is, on 206 and 416.
     ContentRange,
-    /// `Accept-Encoding`, for files that are stored under several codings.
+    /// `Accept-Encoding`, for files that are stored under several codings, and `Accept`, for pages that
+    /// are packaged.
     Vary,
     /// `Allow`, on 405 and in answer to OPTIONS.
     Allow,
-    /// Where the folder is that was asked for without its slash, on 301.
+    /// Where the folder is that was asked for without its slash, on 301. A package has `Content-Location`
+    /// in this place, where its page is not what was asked for.
     Location,
     /// `close` or, to a client that asked for it, `Keep-Alive`; HTTP/1 alone. A client of HTTP/1.1 is
     /// told only by a dress that has [`KeepAlive`](Self::KeepAlive).

@@ -50,7 +50,7 @@ fn quality(accept: &Lines<'_>, fits: impl Fn(&[u8]) -> bool) -> Option<u16> {
 }
 
 /// A weight: 0 to 1 with at most three decimals.
-fn thousandths(text: &[u8]) -> Option<u16> {
+pub(super) fn thousandths(text: &[u8]) -> Option<u16> {
     let (whole, decimals) = match text {
         [whole] => (*whole, &[][..]),
         [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fathometer_model::{Body, ContentCoding, FileId, Site};
 
-use super::conditions::{ETAG_LENGTH, Validators};
+use super::conditions::{ETAG_LENGTH, Modified, Validators};
 use super::date::{DATE_LENGTH, format_date};
 use super::target;
 use super::text::hexadecimal;
@@ -14,6 +14,13 @@ use super::text::hexadecimal;
 /// One representation of one file: its bytes as they are, or under one content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RepresentationId(u32);
+
+impl RepresentationId {
+    /// Its place among all representations of the site.
+    pub const fn place(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// What is known about a representation in advance.
 #[derive(Debug, Clone)]
@@ -121,6 +128,11 @@ impl Index {
         &self.site
     }
 
+    /// How many representations all files have.
+    pub fn representation_count(&self) -> usize {
+        self.representations.len()
+    }
+
     /// The file of a canonical path.
     pub fn file(&self, path: &[u8]) -> Option<FileId> {
         self.paths.get(path).copied()
@@ -146,8 +158,10 @@ impl Index {
         Validators {
             etag: &representation.etag,
             weak: false,
-            last_modified: entry.last_modified,
-            last_modified_text: &entry.last_modified_text,
+            modified: Some(Modified {
+                second: entry.last_modified,
+                text: &entry.last_modified_text,
+            }),
         }
     }
 

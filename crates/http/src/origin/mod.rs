@@ -12,7 +12,8 @@
 //! - [`encoding`]: choice of a content coding
 //! - [`dress`]: which response fields, in which order
 //! - [`store`]: resources that the host looks up when they are asked for
-//! - [`companions`]: which files go with which page, for server push and Early Hints
+//! - [`companions`]: which files go with which page, for server push, Early Hints and packages
+//! - [`packages`]: all files of a page in one response
 
 pub mod companions;
 pub mod conditions;
@@ -20,6 +21,7 @@ pub mod date;
 pub mod dress;
 pub mod encoding;
 mod index;
+pub mod packages;
 pub mod ranges;
 mod render;
 mod status;
@@ -36,8 +38,9 @@ use companions::{Companion, PageId, Plan, Table};
 use conditions::{Lines, Preconditions, Single, Validators, Verdict};
 use dress::{Dress, DressError, DressField, FieldValue};
 use index::{Index, RepresentationId};
+use packages::{Composed, Packager, Packages};
 use ranges::{ByteRange, Ranges, Selection};
-use store::{FileHandle, Lookup, Resource, Store, Stored};
+use store::{FileHandle, Lookup, Resource, Store, Stored, Work};
 use target::Target;
 
 pub use index::SiteError;
@@ -58,6 +61,8 @@ pub struct OriginConfig {
     pub push: Plan,
     /// What clients are told of before a page, by 103 (Early Hints).
     pub early_hints: Plan,
+    /// Whether, and how, all files of a page are sent in one response to those who ask for that.
+    pub packages: Packages,
 }
 
 /// Why an origin cannot be set up.
@@ -80,6 +85,7 @@ pub struct Origin {
     wall_clock: Duration,
     discard: Option<Box<[u8]>>,
     companions: Table,
+    packager: Option<Box<Packager>>,
 }
 
 /// What of a request an origin looks at.
@@ -93,8 +99,12 @@ pub struct Request<'a> {
     pub preconditions: Preconditions<'a>,
     /// `Range`
     pub range: Single<'a>,
+    /// `Accept`
+    pub accept: Lines<'a>,
     /// `Accept-Encoding`
     pub accept_encoding: Lines<'a>,
+    /// `Package-Have`
+    pub package_have: Single<'a>,
 }
 
 /// What a request is answered with. Its fields and content are written by
@@ -112,6 +122,10 @@ pub struct Answer {
     location: Option<Box<str>>,
     /// Set for the whole of a page with which something goes.
     page: Option<PageId>,
+    /// Another `Accept` may have got another representation.
+    negotiated: bool,
+    /// A package says where its page is by itself.
+    names_base: bool,
 }
 
 /// The representation that an answer is about.
@@ -122,6 +136,22 @@ pub struct Selected(Place);
 enum Place {
     Indexed(RepresentationId),
     Stored(Arc<Resource>, u8),
+}
+
+impl Selected {
+    /// The first representation of a resource.
+    fn of_resource(resource: Arc<Resource>) -> Selected {
+        Selected(Place::Stored(resource, 0))
+    }
+}
+
+/// What the content of an answer is made of.
+#[derive(Debug, Clone)]
+enum Subject {
+    /// A file in one of its representations.
+    File(Selected),
+    /// A package of files.
+    Composed(Arc<Composed>),
 }
 
 /// Where the octets of a representation are.
@@ -141,6 +171,8 @@ struct Described<'a> {
     content_type: &'a [u8],
     /// Whether it has others under content codings beside it, or is one of them.
     is_coded: bool,
+    /// Whether what the client has decides what is in it.
+    by_have: bool,
 }
 
 /// A resource, wherever it is.
@@ -156,12 +188,12 @@ enum Content {
     /// The status line as plain text.
     StatusText,
     /// The same, for a range outside this representation.
-    Unsatisfiable(Selected),
+    Unsatisfiable(Subject),
     /// None, about this representation.
-    NotModified(Selected),
-    Whole(Selected),
-    Part(Selected, ByteRange),
-    Parts(Selected, Box<Ranges>),
+    NotModified(Subject),
+    Whole(Subject),
+    Part(Subject, ByteRange),
+    Parts(Subject, Box<Ranges>),
 }
 
 impl Origin {
@@ -185,6 +217,8 @@ impl Answer {
             allow: None,
             location: None,
             page: None,
+            negotiated: false,
+            names_base: false,
         }
     }
 
@@ -227,30 +261,42 @@ const ALLOW_DISCARD: &str = "OPTIONS, POST, PUT";
 const ALLOW_ANY: &str = "GET, HEAD, OPTIONS, POST, PUT";
 
 impl Origin {
-    /// Indexes a site. Reads every octet of it once, for the entity tags.
+    /// Indexes a site. Reads every octet of it once, for the entity tags, and makes the packages that are
+    /// to be made in advance.
     pub fn new(site: Arc<Site>, config: OriginConfig) -> Result<Origin, OriginError> {
-        Ok(Origin {
+        Origin::with(site, None, config)
+    }
+
+    fn with(
+        site: Arc<Site>,
+        store: Option<Box<dyn Store>>,
+        config: OriginConfig,
+    ) -> Result<Origin, OriginError> {
+        let mut origin = Origin {
             index: Index::new(site)?,
-            store: None,
+            store,
             fields: config.dress.complete()?,
             wall_clock: config.wall_clock,
             discard: config.discard.map(|path| path.into_bytes().into()),
             companions: Table::new(config.push, config.early_hints),
-        })
+            packager: None,
+        };
+        origin.packager = Packager::new(config.packages, &origin).map(Box::new);
+        if origin.store.is_none() {
+            origin.prepare(Instant::ZERO);
+        }
+        Ok(origin)
     }
 
     /// What a store has, and no site. Connections of several threads may share it as far as the store
-    /// bears that.
+    /// bears that. Packages that are to be made in advance are made by [`prepare`](Origin::prepare).
     pub fn of_store(store: Box<dyn Store>, config: OriginConfig) -> Result<Origin, OriginError> {
         let nothing = Site {
             name: String::new(),
             files: Vec::new(),
             pages: Vec::new(),
         };
-        Ok(Origin {
-            store: Some(store),
-            ..Origin::new(Arc::new(nothing), config)?
-        })
+        Origin::with(Arc::new(nothing), Some(store), config)
     }
 
     /// The site; empty where there is a store instead.
@@ -269,6 +315,20 @@ impl Origin {
                 }
             }
         }
+    }
+
+    /// Packages and archives that were sent since this was asked last.
+    pub fn take_packages(&self) -> u64 {
+        self.packager
+            .as_ref()
+            .map_or(0, |packager| packager.take_sent())
+    }
+
+    /// What its store did with the disk since this was asked last.
+    pub fn take_work(&self) -> Work {
+        self.store
+            .as_ref()
+            .map_or_else(Work::default, |store| store.take_work())
     }
 
     /// What may be pushed with the answer: something only where that is the whole of a page to a GET.
@@ -320,6 +380,13 @@ impl Origin {
                 _ => not_allowed(ALLOW_DISCARD),
             };
         }
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        if let Some(packager) = &self.packager
+            && is_read
+            && let Some(answer) = self.decide_package(packager, path, request, now)
+        {
+            return answer;
+        }
         let (source, file) = match (self.index.file(path), &self.store) {
             (Some(file), _) => (Source::Indexed(file), Some(file)),
             (None, None) => return Answer::refusal(Status::NOT_FOUND),
@@ -332,28 +399,38 @@ impl Origin {
             },
         };
         let page = self.companions.find(path);
+        let negotiated = self
+            .packager
+            .as_ref()
+            .is_some_and(|packager| match &source {
+                Source::Indexed(file) => packager.is_page(*file),
+                Source::Stored(resource) => packager.may_be_page(path, resource),
+            });
         let mut answer = match request.method {
-            Method::Get | Method::Head => self.represent(source, request),
+            Method::Get | Method::Head => {
+                let selected = self.select(source, request);
+                self.represent(Subject::File(selected), request)
+            }
             Method::Options => Answer::empty(Status::OK, Some(ALLOW_FILE)),
             _ => not_allowed(ALLOW_FILE),
         };
         answer.file = file;
+        answer.negotiated = negotiated && is_read;
         if request.method == Method::Get && matches!(answer.content, Content::Whole(_)) {
             answer.page = page;
         }
         answer
     }
 
-    /// Answers a GET or HEAD for a file.
-    fn represent(&self, source: Source, request: &Request<'_>) -> Answer {
-        let selected = self.select(source, request);
-        let of = self.describe(&selected);
+    /// Answers a GET or HEAD for a representation.
+    fn represent(&self, subject: Subject, request: &Request<'_>) -> Answer {
+        let of = self.describe(&subject);
         match conditions::evaluate(&request.preconditions, &of.validators) {
             Verdict::Proceed => {}
             Verdict::Failed => return Answer::refusal(Status::PRECONDITION_FAILED),
             Verdict::NotModified => {
                 return Answer {
-                    content: Content::NotModified(selected),
+                    content: Content::NotModified(subject),
                     ..Answer::empty(Status::NOT_MODIFIED, None)
                 };
             }
@@ -374,21 +451,21 @@ impl Origin {
         let (content, length) = match selection {
             Selection::Whole => {
                 return Answer {
-                    content: Content::Whole(selected),
+                    content: Content::Whole(subject),
                     length: whole,
                     ..Answer::empty(Status::OK, None)
                 };
             }
             Selection::Unsatisfiable => {
                 return Answer {
-                    content: Content::Unsatisfiable(selected),
+                    content: Content::Unsatisfiable(subject),
                     ..Answer::refusal(Status::RANGE_NOT_SATISFIABLE)
                 };
             }
-            Selection::Part(range) => (Content::Part(selected, range), range.length()),
+            Selection::Part(range) => (Content::Part(subject, range), range.length()),
             Selection::Parts(ranges) => {
-                let length = self.parts_length(&selected, ranges.as_slice());
-                (Content::Parts(selected, ranges), length)
+                let length = self.parts_length(&subject, ranges.as_slice());
+                (Content::Parts(subject, ranges), length)
             }
         };
         Answer {
@@ -429,7 +506,14 @@ impl Origin {
         })
     }
 
-    fn describe<'a>(&'a self, selected: &'a Selected) -> Described<'a> {
+    fn describe<'a>(&'a self, subject: &'a Subject) -> Described<'a> {
+        match subject {
+            Subject::File(selected) => self.describe_selected(selected),
+            Subject::Composed(composed) => composed.describe(),
+        }
+    }
+
+    fn describe_selected<'a>(&'a self, selected: &'a Selected) -> Described<'a> {
         match &selected.0 {
             Place::Indexed(id) => {
                 let representation = self.index.representation(*id);
@@ -443,6 +527,7 @@ impl Origin {
                         .representations(representation.file)
                         .nth(1)
                         .is_some(),
+                    by_have: false,
                 }
             }
             Place::Stored(resource, variant) => {
@@ -453,6 +538,7 @@ impl Origin {
                     length: chosen.length(),
                     content_type: resource.content_type(),
                     is_coded: resource.variants().len() > 1,
+                    by_have: false,
                 }
             }
         }
@@ -461,17 +547,7 @@ impl Origin {
 
 /// A folder's address ends in a slash: without it, what its index names would be sought beside it.
 fn moved(path: &[u8]) -> Answer {
-    use std::fmt::Write as _;
-    let mut location = String::with_capacity(path.len() + 1);
-    for &byte in path {
-        if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
-            location.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(location, "%{byte:02X}");
-        }
-    }
-    location.push('/');
+    let location = target::encoded(path) + "/";
     Answer {
         location: Some(location.into()),
         ..Answer::refusal(Status::MOVED_PERMANENTLY)

@@ -4,7 +4,7 @@ use super::date::DateText;
 use super::dress::{FieldValue, Responses};
 use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
-use super::{Answer, Content, Described, Origin, Selected};
+use super::{Answer, Content, Described, Origin, Selected, Subject};
 
 /// Takes the fields of a response, in order. Each version of HTTP writes them in its own way.
 pub trait FieldSink {
@@ -54,7 +54,10 @@ impl Origin {
         dates: &mut Dates,
         sink: &mut impl FieldSink,
     ) {
-        let described = answer.content.selected().map(|id| self.describe(id));
+        let described = answer
+            .content
+            .subject()
+            .map(|subject| self.describe(subject));
         for field in &self.fields {
             let name = field.name.as_str();
             if !field.value.is_required() && !is_on(field.on, answer) {
@@ -95,6 +98,8 @@ impl Origin {
             (FieldValue::Location, ..) => {
                 if let Some(location) = &answer.location {
                     sink.field(name, location.as_bytes());
+                } else if let Some(base) = answer.content_location() {
+                    sink.field("Content-Location", base.as_bytes());
                 }
             }
             (FieldValue::ContentType, Content::StatusText | Content::Unsatisfiable(_), _) => {
@@ -106,12 +111,16 @@ impl Origin {
                     .push(Decimal::new(of.length).as_bytes());
                 sink.field(name, text.as_bytes());
             }
-            (FieldValue::Vary, _, Some(of)) if of.is_coded => {
-                sink.field(name, b"Accept-Encoding");
+            (FieldValue::Vary, _, Some(of)) => {
+                if let Some(fields) = vary(answer.negotiated, of) {
+                    sink.field(name, fields);
+                }
             }
             (_, Content::Unsatisfiable(_), _) => {}
             (FieldValue::LastModified, _, Some(of)) => {
-                sink.field(name, of.validators.last_modified_text);
+                if let Some(modified) = of.validators.modified {
+                    sink.field(name, modified.text);
+                }
             }
             (FieldValue::ETag, _, Some(of)) if of.validators.weak => {
                 let mut text = FixedText::<20>::new();
@@ -150,19 +159,19 @@ impl Origin {
                 sink(Segment::Text(answer.status.line().as_bytes()));
                 sink(Segment::Text(b"\n"));
             }
-            Content::Whole(id) => {
+            Content::Whole(subject) => {
                 let end = answer.length;
-                sink(Segment::Body(id, ByteRange { first: 0, end }));
+                subject.write(ByteRange { first: 0, end }, sink);
             }
-            Content::Part(id, range) => sink(Segment::Body(id, *range)),
-            Content::Parts(id, ranges) => self.write_parts(id, ranges.as_slice(), sink),
+            Content::Part(subject, range) => subject.write(*range, sink),
+            Content::Parts(subject, ranges) => self.write_parts(subject, ranges.as_slice(), sink),
         }
     }
 
     /// Octets of the multipart content made of these ranges.
-    pub(super) fn parts_length(&self, id: &Selected, ranges: &[ByteRange]) -> u64 {
+    pub(super) fn parts_length(&self, subject: &Subject, ranges: &[ByteRange]) -> u64 {
         let mut length = 0;
-        self.write_parts(id, ranges, |segment| {
+        self.write_parts(subject, ranges, |segment| {
             length += match segment {
                 Segment::Text(text) => text.len() as u64,
                 Segment::Body(_, range) => range.length(),
@@ -172,8 +181,13 @@ impl Origin {
     }
 
     /// Writes the content of `multipart/byteranges` (RFC 9110 section 14.6).
-    fn write_parts(&self, id: &Selected, ranges: &[ByteRange], mut sink: impl FnMut(Segment<'_>)) {
-        let of = self.describe(id);
+    fn write_parts(
+        &self,
+        subject: &Subject,
+        ranges: &[ByteRange],
+        mut sink: impl FnMut(Segment<'_>),
+    ) {
+        let of = self.describe(subject);
         let boundary = boundary(&of);
         for &range in ranges {
             for text in [
@@ -187,7 +201,7 @@ impl Origin {
             ] {
                 sink(Segment::Text(text));
             }
-            sink(Segment::Body(id, range));
+            subject.write(range, &mut sink);
         }
         for text in [b"\r\n--", &boundary[..], b"--\r\n"] {
             sink(Segment::Text(text));
@@ -222,17 +236,49 @@ fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     boundary
 }
 
-impl Content {
-    fn selected(&self) -> Option<&Selected> {
+impl Subject {
+    /// Writes a part of it, piece by piece.
+    fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         match self {
-            Content::Empty | Content::StatusText => None,
-            Content::Unsatisfiable(id)
-            | Content::NotModified(id)
-            | Content::Whole(id)
-            | Content::Part(id, _)
-            | Content::Parts(id, _) => Some(id),
+            Subject::File(selected) => sink(Segment::Body(selected, range)),
+            Subject::Composed(composed) => composed.write(range, sink),
         }
     }
+}
+
+impl Content {
+    fn subject(&self) -> Option<&Subject> {
+        match self {
+            Content::Empty | Content::StatusText => None,
+            Content::Unsatisfiable(subject)
+            | Content::NotModified(subject)
+            | Content::Whole(subject)
+            | Content::Part(subject, _)
+            | Content::Parts(subject, _) => Some(subject),
+        }
+    }
+}
+
+impl Answer {
+    /// Where the page of a package is by itself, where that is not where the package was asked for.
+    fn content_location(&self) -> Option<&str> {
+        match self.content.subject()? {
+            Subject::Composed(composed) if self.names_base => composed.base(),
+            _ => None,
+        }
+    }
+}
+
+/// The fields of a request that decided which representation it got.
+fn vary(negotiated: bool, of: &Described<'_>) -> Option<&'static [u8]> {
+    Some(match (negotiated, of.is_coded, of.by_have) {
+        (false, false, _) => return None,
+        (false, true, _) => b"Accept-Encoding",
+        (true, false, false) => b"Accept",
+        (true, true, false) => b"Accept, Accept-Encoding",
+        (true, false, true) => b"Accept, Package-Have",
+        (true, true, true) => b"Accept, Accept-Encoding, Package-Have",
+    })
 }
 
 fn is_on(on: Responses, answer: &Answer) -> bool {

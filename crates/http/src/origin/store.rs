@@ -8,19 +8,78 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fathometer_model::{Body, ContentCoding, Instant};
 
-use super::conditions::Validators;
+use super::conditions::{ETAG_LENGTH, Modified, Validators};
 use super::date::{DATE_LENGTH, format_date};
 use super::index::{digest, digest_words, etag_text};
+use crate::package::Checksum;
 
 /// Where an [`Origin`](super::Origin) looks for a path that its site does not have.
+///
+/// All but [`find`](Store::find) is for [packages](super::packages), and a store that has none need not
+/// have it.
 pub trait Store: fmt::Debug + Send + Sync {
     /// What is at a canonical path ([`target::canonical`](super::target::canonical)): decoded, from the
     /// root, without dot segments. The path may hold any octet but NUL.
     fn find(&self, path: &[u8], now: Instant) -> Lookup;
+
+    /// The same as it is now, even where what is found may be as it was a moment ago.
+    fn look(&self, path: &[u8], now: Instant) -> Lookup {
+        self.find(path, now)
+    }
+
+    /// What tells the present state of a path from others, without opening anything. `None` when nothing
+    /// is there, or that cannot be said.
+    fn state(&self, _path: &[u8]) -> Option<u64> {
+        None
+    }
+
+    /// The targets of the files in a folder, whose path ends in a slash, in the order of their names.
+    /// `None` when there is no such folder, or there are more than `most`.
+    fn list(&self, _folder: &[u8], _most: usize) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Reads octets of a file of this store, from `offset` on: as many as there are, but no more than
+    /// there is room for. `None` when that failed.
+    fn read(&self, _file: &FileHandle, _offset: u64, _room: &mut [u8]) -> Option<usize> {
+        None
+    }
+
+    /// Keeps `length` octets under a name, a word without slashes, in place of what had it. `write` hands
+    /// them piece by piece to what it is given, until that says no, and tells whether it handed over all
+    /// of them. Returns whether they are kept.
+    fn keep(&self, _name: &str, _length: u64, _write: &mut WriteAll<'_>) -> bool {
+        false
+    }
+
+    /// What is kept under a name.
+    fn kept(&self, _name: &str, _now: Instant) -> Lookup {
+        Lookup::Missing
+    }
+
+    /// Keeps it no longer.
+    fn forget(&self, _name: &str) {}
+
+    /// What was done with the disk since this was asked last.
+    fn take_work(&self) -> Work {
+        Work::default()
+    }
+}
+
+/// What writes all octets to what it is given; see [`Store::keep`].
+pub type WriteAll<'w> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> bool + 'w;
+
+/// What a store did with its disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Files opened.
+    pub opens: u64,
+    /// Calls that read octets of a file.
+    pub reads: u64,
 }
 
 /// What is at a path.
@@ -54,6 +113,7 @@ pub struct Variant {
     length: u64,
     etag: EntityTag,
     octets: Stored,
+    checksum: OnceLock<Checksum>,
 }
 
 /// Where the octets of a representation are.
@@ -73,7 +133,7 @@ pub struct FileHandle(Arc<dyn Any + Send + Sync>);
 /// An entity tag (RFC 9110 section 8.8.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntityTag {
-    text: [u8; super::conditions::ETAG_LENGTH],
+    text: [u8; ETAG_LENGTH],
     weak: bool,
 }
 
@@ -111,6 +171,26 @@ impl Resource {
         }
     }
 
+    /// Octets in memory whose entity tag is known: its opaque part, in quotes.
+    pub(super) fn whole(
+        content_type: &'static str,
+        etag: [u8; ETAG_LENGTH],
+        body: Body,
+    ) -> Resource {
+        let etag = EntityTag {
+            text: etag,
+            weak: false,
+        };
+        let variant = Variant {
+            coding: None,
+            length: body.len().0,
+            etag,
+            octets: Stored::Memory(body),
+            checksum: OnceLock::new(),
+        };
+        Resource::new(content_type, 0, vec![variant])
+    }
+
     /// Its representations, the one without a content coding first.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
@@ -125,8 +205,10 @@ impl Resource {
         Validators {
             etag: &etag.text,
             weak: etag.weak,
-            last_modified: self.last_modified,
-            last_modified_text: &self.last_modified_text,
+            modified: Some(Modified {
+                second: self.last_modified,
+                text: &self.last_modified_text,
+            }),
         }
     }
 }
@@ -139,6 +221,7 @@ impl Variant {
             length: body.len().0,
             etag: EntityTag::of_content(coding, &body),
             octets: Stored::Memory(body),
+            checksum: OnceLock::new(),
         }
     }
 
@@ -154,6 +237,7 @@ impl Variant {
             length,
             etag,
             octets: Stored::File(file),
+            checksum: OnceLock::new(),
         }
     }
 
@@ -170,6 +254,11 @@ impl Variant {
     /// Its octets.
     pub fn octets(&self) -> &Stored {
         &self.octets
+    }
+
+    /// The checksum of its octets, once somebody has computed it.
+    pub(super) fn checksum(&self) -> &OnceLock<Checksum> {
+        &self.checksum
     }
 }
 
@@ -217,5 +306,21 @@ impl EntityTag {
             text: etag_text(digest_words(words)),
             weak: !settled,
         }
+    }
+}
+
+/// 64 bits of some words: others for other words, but for a chance of 2^-64. For what a store says of a
+/// [state](Store::state).
+pub fn digest_of(words: &[u64]) -> u64 {
+    digest_words(words)
+}
+
+/// As in its field.
+impl fmt::Display for EntityTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.weak {
+            f.write_str("W/")?;
+        }
+        f.write_str(&String::from_utf8_lossy(&self.text))
     }
 }

@@ -152,6 +152,21 @@ pub fn canonical<'a>(
     }
 }
 
+/// The target by which a canonical path is asked for.
+pub fn encoded(path: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut target = String::with_capacity(path.len() + 1);
+    for &byte in path {
+        if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
+            target.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(target, "%{byte:02X}");
+        }
+    }
+    target
+}
+
 /// Whether nothing is encoded and no segment starts with a dot.
 fn is_canonical(path: &[u8]) -> bool {
     path.first() == Some(&b'/')

@@ -49,14 +49,14 @@ fn origin() -> Origin {
     Origin::new(site(), config).unwrap()
 }
 
-struct Response {
-    status: u16,
-    fields: Vec<(String, String)>,
-    content: Vec<u8>,
+pub(super) struct Response {
+    pub status: u16,
+    pub fields: Vec<(String, String)>,
+    pub content: Vec<u8>,
 }
 
 impl Response {
-    fn field(&self, name: &str) -> Option<&str> {
+    pub fn field(&self, name: &str) -> Option<&str> {
         let mut found = self.fields.iter().filter(|(other, _)| other == name);
         let value = found.next().map(|(_, value)| value.as_str());
         assert!(found.next().is_none(), "{name} twice");
@@ -73,7 +73,7 @@ impl FieldSink for Response {
     fn hop(&mut self, _: HopField, _: &str) {}
 }
 
-fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Response {
+pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Response {
     let (method, target) = request.split_once(' ').unwrap();
     let method = Method::from_token(method.as_bytes());
     let mut request = Request {
@@ -81,7 +81,9 @@ fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Response {
         target: Target::parse(method, target.as_bytes()).unwrap(),
         preconditions: Preconditions::default(),
         range: Single::Absent,
+        accept: Lines::default(),
         accept_encoding: Lines::default(),
+        package_have: Single::Absent,
     };
     for (name, value) in fields {
         let value = value.as_bytes();
@@ -91,6 +93,8 @@ fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Response {
             "If-Modified-Since" => request.preconditions.if_modified_since.push(value),
             "If-Range" => request.preconditions.if_range.push(value),
             "Range" => request.range.push(value),
+            "Accept" => assert!(request.accept.push(value)),
+            "Package-Have" => request.package_have.push(value),
             "Accept-Encoding" => assert!(request.accept_encoding.push(value)),
             _ => unreachable!("{name}"),
         }
@@ -371,7 +375,9 @@ fn ask_raw(origin: &Origin, fields: &[(&str, &str)]) -> Response {
         target: Target::Path(b"/other.html"),
         preconditions: Preconditions::default(),
         range: Single::Absent,
+        accept: Lines::default(),
         accept_encoding: Lines::default(),
+        package_have: Single::Absent,
     };
     for (_, value) in &fields {
         assert!(request.preconditions.if_none_match.push(value.as_bytes()));

@@ -1,6 +1,7 @@
 //! `fathometer serve`: the origin on a real address.
 
 mod http3;
+mod packages;
 mod protocols;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use fathometer_workload::microscape::Variant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::http3::Http3;
+use self::packages::PackageArguments;
 use self::protocols::ProtocolArguments;
 use super::Failure;
 use super::arguments::{some_time, time};
@@ -93,6 +95,8 @@ pub struct ServeArguments {
     /// Serve at most so many connections at a time; others are reset
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shed_above: Option<u32>,
+    #[command(flatten)]
+    packages: PackageArguments,
     #[command(flatten)]
     protocols: ProtocolArguments,
 }
@@ -176,11 +180,13 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     wait(interrupt, || service.has_ended() || http3.has_ended())?;
     service.drain(arguments.drain);
     http3.drain(arguments.drain);
-    let statistics = service.join()?;
+    let mut statistics = service.join()?;
     report(&statistics);
-    if let Some(statistics) = http3.join()? {
-        http3::report(&statistics);
+    if let Some(over_quic) = http3.join()? {
+        http3::report(&over_quic);
+        statistics = statistics.and(over_quic);
     }
+    arguments.packages.report(&statistics);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -231,12 +237,16 @@ fn origins(
         discard: None,
         push,
         early_hints,
+        packages: arguments.packages.packages()?,
     };
     match (&arguments.site, &arguments.folder) {
         (Some(site), _) => {
             let site = super::site::workload(site, Seed(arguments.seed), Variant::LowerCase)?;
             let bytes: Bytes = site.files.iter().map(|file| file.body.len()).sum();
             let what = format!("{} files of {bytes}", site.files.len());
+            if let Some(said) = packages::memory_of(&config.packages, bytes) {
+                eprintln!("{said}");
+            }
             let origin = Arc::new(Origin::new(Arc::new(site), config)?);
             Ok((what, vec![origin; share.threads]))
         }
@@ -245,11 +255,19 @@ fn origins(
                 octets: CACHE.0 / share.threads as u64,
                 descriptors: share.files,
             };
+            let packages = arguments.packages.folder()?;
             let origins = (0..share.threads)
                 .map(|_| {
-                    let store = FolderStore::open(folder, bounds)
+                    let mut store = FolderStore::open(folder, bounds)
                         .map_err(|error| folder_failure(folder, &error))?;
-                    Ok(Arc::new(Origin::of_store(Box::new(store), config.clone())?))
+                    if let Some(packages) = &packages {
+                        store = store
+                            .with_packages(packages)
+                            .map_err(|error| folder_failure(packages.path(), &error))?;
+                    }
+                    let origin = Origin::of_store(Box::new(store), config.clone())?;
+                    origin.prepare(clock.now());
+                    Ok(Arc::new(origin))
                 })
                 .collect::<Result<Vec<_>, Failure>>()?;
             if folder.read_dir().is_ok_and(|mut all| all.next().is_none()) {

@@ -13,7 +13,7 @@ use fathometer_quic::{
 use crate::origin::OriginStatistics;
 use crate::origin::access_log::AccessLog;
 use crate::origin::timers::Alarm;
-use crate::quic::feed::feed;
+use crate::quic::feed::{FileBuffer, feed};
 
 /// Octets of one stream read before other streams have their turn.
 const READ_AT_ONCE: usize = 64 * 1024;
@@ -70,7 +70,7 @@ impl Open {
         &mut self,
         endpoint: &mut Endpoint,
         key: ConnectionKey,
-        file_buffer: &mut Vec<u8>,
+        file_buffer: &mut FileBuffer,
         now: Instant,
         log: Option<&mut AccessLog>,
         statistics: &mut OriginStatistics,

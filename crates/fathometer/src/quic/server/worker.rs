@@ -23,6 +23,7 @@ use crate::origin::OriginStatistics;
 use crate::origin::access_log::AccessLog;
 use crate::origin::timers::{Alarm, Timers};
 use crate::quic::Sockets;
+use crate::quic::feed::FileBuffer;
 use crate::quic::outbox::{Outbox, Progress};
 
 const WAKE: u64 = u64::MAX;
@@ -113,7 +114,7 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     timers: Timers,
     buffer: ReceiveBuffer,
-    file_buffer: Vec<u8>,
+    file_buffer: FileBuffer,
     log: Option<AccessLog>,
     /// When connections are closed that are still open; set while the loop drains.
     drained_by: Option<Instant>,
@@ -148,7 +149,7 @@ impl Worker {
             }),
             timers: Timers::default(),
             buffer: ReceiveBuffer::new(sockets.coalescing),
-            file_buffer: Vec::new(),
+            file_buffer: FileBuffer::default(),
             log: options.log.clone().map(|log| AccessLog::new(log, clock)),
             tls: Arc::clone(&options.tls),
             drained_by: None,
@@ -201,6 +202,8 @@ impl Worker {
             let counts = port.endpoint.counts();
             self.statistics.shed += counts.refused;
         }
+        self.statistics.disk_reads += self.file_buffer.reads;
+        self.statistics.take_from(&self.origin);
         ended.map(|()| self.statistics)
     }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use fathometer_analysis::packets::{self, Accounting, Integrity};
 use fathometer_http::driver::{PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit};
+use fathometer_http::origin::packages::Packages;
 use fathometer_model::{Instant, ReplicateRecord, Validity};
 use fathometer_sys::era::{AppliedSettings, TcpSettings};
 use fathometer_sys::machine::CpuTimes;
@@ -31,7 +32,7 @@ use crate::client::{self, ClientSockets, LoopStatistics, alpn_name};
 use crate::key_log::KeyLogFile;
 use crate::lab::{Host, Lab, Side};
 use crate::run_folder::{WriteError, write_lines};
-use crate::server::{self, Access, Content, Credentials};
+use crate::server::{self, Access, Content, Credentials, Storage};
 use crate::wire::WireOptions;
 
 /// A gap on a connection that a delayed acknowledgement ends is a stall from here on: Linux delays
@@ -112,6 +113,8 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
             folder: &levels.page.folder,
             push: &levels.push,
             early_hints: &levels.early_hints,
+            packages: &Packages::default(),
+            storage: Storage::Memory,
         },
         levels.demands,
         access,

@@ -72,7 +72,9 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
             target: Target::parse(method, target)?,
             preconditions: found.preconditions,
             range: found.range,
+            accept: found.accept,
             accept_encoding: found.accept_encoding,
+            package_have: found.package_have,
         },
         version,
         line: start_line,
@@ -123,7 +125,9 @@ struct Found<'a> {
     http2_settings: Single<'a>,
     preconditions: Preconditions<'a>,
     range: Single<'a>,
+    accept: Lines<'a>,
     accept_encoding: Lines<'a>,
+    package_have: Single<'a>,
 }
 
 /// The words that all have to be there for a change to HTTP/2.
@@ -184,6 +188,17 @@ impl<'a> Found<'a> {
                 self.codings.get_or_insert_default().add(value)?;
                 true
             }
+            Some(Known::Accept) => {
+                // A wish in more lines than anybody writes is no wish, and no reason to refuse.
+                if !self.accept.push(value) {
+                    self.accept = Lines::default();
+                }
+                true
+            }
+            Some(Known::PackageHave) => {
+                self.package_have.push(value);
+                true
+            }
             Some(Known::AcceptEncoding) => self.accept_encoding.push(value),
             Some(Known::Range) => {
                 self.range.push(value);
@@ -241,11 +256,13 @@ impl<'a> Found<'a> {
 enum Known {
     Host,
     Range,
+    Accept,
     Expect,
     Upgrade,
     IfMatch,
     IfRange,
     Connection,
+    PackageHave,
     IfNoneMatch,
     ContentLength,
     Http2Settings,
@@ -261,10 +278,11 @@ impl Known {
         let candidates: &[(&[u8], Known)] = match name.len() {
             4 => &[(b"host", Known::Host)],
             5 => &[(b"range", Known::Range)],
-            6 => &[(b"expect", Known::Expect)],
+            6 => &[(b"accept", Known::Accept), (b"expect", Known::Expect)],
             7 => &[(b"upgrade", Known::Upgrade)],
             8 => &[(b"if-match", Known::IfMatch), (b"if-range", Known::IfRange)],
             10 => &[(b"connection", Known::Connection)],
+            12 => &[(b"package-have", Known::PackageHave)],
             13 => &[(b"if-none-match", Known::IfNoneMatch)],
             14 => &[
                 (b"content-length", Known::ContentLength),

@@ -79,7 +79,9 @@ struct Found<'a> {
     priority: Option<Priority>,
     preconditions: Preconditions<'a>,
     range: Single<'a>,
+    accept: Lines<'a>,
     accept_encoding: Lines<'a>,
+    package_have: Single<'a>,
     referer: &'a [u8],
     user_agent: &'a [u8],
     /// Whether a field came in more lines than are looked at.
@@ -137,6 +139,17 @@ impl<'a> Found<'a> {
             }
             b"user-agent" => {
                 self.user_agent = value;
+                true
+            }
+            b"accept" => {
+                // A wish in more lines than anybody writes is no wish, and no reason to refuse.
+                if !self.accept.push(value) {
+                    self.accept = Lines::default();
+                }
+                true
+            }
+            b"package-have" => {
+                self.package_have.push(value);
                 true
             }
             b"accept-encoding" => self.accept_encoding.push(value),
@@ -208,7 +221,9 @@ impl<'a> Found<'a> {
                 target: target_of.map_err(|_| Refused(Status::BAD_REQUEST))?,
                 preconditions: self.preconditions,
                 range: self.range,
+                accept: self.accept,
                 accept_encoding: self.accept_encoding,
+                package_have: self.package_have,
             },
             method: token,
             target,

@@ -260,7 +260,9 @@ impl Connection {
                 target: parsed,
                 preconditions: Preconditions::default(),
                 range: Single::Absent,
+                accept: Lines::default(),
                 accept_encoding: head.request.accept_encoding,
+                package_have: Single::Absent,
             };
             let answer = origin.decide(&request, now, &mut self.scratch);
             if answer.status() != Status::OK {

@@ -1,0 +1,93 @@
+//! What `fathometer serve` is told of packages.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use fathometer_http::origin::companions::Plan;
+use fathometer_http::origin::packages::{Formats, Making, Packages, Shared};
+use fathometer_model::Bytes;
+
+use crate::command::Failure;
+use crate::origin::{OriginStatistics, PackageFolder};
+
+/// Arguments of `serve` about packages.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Packages")]
+pub struct PackageArguments {
+    /// Send all files of a page in one response to clients whose Accept field names a package or an archive:
+    /// made in advance and made again when a file changes, or on-the-fly for each request
+    #[arg(long, value_name = "WHEN")]
+    packages: Option<Making>,
+    /// Which files go with which page, and which are in which folder: lines as in `/index.html /style.css
+    /// /logo.png` and `/set/ /set/1.gif /set/2.gif` [default: what the HTML of a page names]
+    #[arg(long, value_name = "PLAN", requires = "packages")]
+    package_plan: Option<PathBuf>,
+    /// What is offered: object packages of version 2 and 1, tar and zip archives
+    #[arg(long, value_name = "LIST", default_value_t = Formats::ALL)]
+    package_formats: Formats,
+    /// Put a file that several pages of the plan share into the package of each (repeated) or of the first
+    /// alone (once)
+    #[arg(long, value_name = "HOW", default_value = "repeated")]
+    package_shared: Shared,
+    /// Package the files of any folder without an index, too: whoever asks learns what is in it
+    #[arg(long, requires = "packages")]
+    package_folders: bool,
+}
+
+impl PackageArguments {
+    /// What the origin is to do.
+    pub fn packages(&self) -> Result<Packages, Failure> {
+        let plan = match &self.package_plan {
+            None => Plan::default(),
+            Some(path) => fs::read_to_string(path)
+                .map_err(|error| error.to_string())
+                .and_then(|text| text.parse::<Plan>().map_err(|error| error.to_string()))
+                .map_err(|error| format!("failed to read {}: {error}", path.display()))?,
+        };
+        if self.package_shared == Shared::Once && plan.is_empty() {
+            return Err(
+                "--package-shared once takes --package-plan, whose first page is the first".into(),
+            );
+        }
+        Ok(Packages {
+            making: self.packages.unwrap_or_default(),
+            formats: self.package_formats,
+            shared: self.package_shared,
+            folders: self.package_folders,
+            plan,
+            ..Packages::default()
+        })
+    }
+
+    /// Where packages of a folder's files are kept, if any are.
+    pub fn folder(&self) -> Result<Option<PackageFolder>, Failure> {
+        if self.packages.unwrap_or_default() == Making::None {
+            return Ok(None);
+        }
+        PackageFolder::temporary()
+            .map(Some)
+            .map_err(|error| format!("failed to make a folder for packages: {error}").into())
+    }
+
+    /// Tells what was sent.
+    pub fn report(&self, statistics: &OriginStatistics) {
+        if self.packages.is_some() {
+            eprintln!(
+                "{} packages and archives were sent; {} files were opened, {} calls read from files",
+                statistics.packages, statistics.disk_opens, statistics.disk_reads
+            );
+        }
+    }
+}
+
+/// What packages of a site take in memory that are made in advance is said, since it may be much.
+pub fn memory_of(packages: &Packages, site: Bytes) -> Option<String> {
+    (packages.making == Making::Made).then(|| {
+        let formats = packages.formats.iter().count();
+        format!(
+            "packages and archives are made in advance, in {formats} formats: about {} more in memory",
+            Bytes(site.0.saturating_mul(formats as u64))
+        )
+    })
+}

@@ -1,0 +1,241 @@
+//! Which form of a page a client wants: the page itself, a package or an archive (RFC 9110 section
+//! 12.5.1).
+//!
+//! A package is sent only to a client that names its media type. Wildcards never select one: `*/*` is
+//! what everybody sends who wants a page.
+
+use super::{Format, Formats};
+use crate::h1::fields;
+use crate::origin::conditions::Lines;
+use crate::origin::encoding::thousandths;
+use crate::package::{MEDIA_TYPE, Version};
+
+/// The shortest name that is looked for: what is shorter names none of them.
+const SHORTEST: usize = b"application/zip".len();
+
+/// The formats that a client names, with the quality of each in thousandths; 0: not named, or not
+/// wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Wishes {
+    qualities: [u16; Format::COUNT],
+}
+
+impl Wishes {
+    /// What the field says of the formats that there are.
+    pub fn of(accept: &Lines<'_>, offered: Formats) -> Wishes {
+        let mut wishes = Wishes::default();
+        for element in elements(accept) {
+            let Some(range) = Range::read(element) else {
+                continue;
+            };
+            if let Some(format) = range.format()
+                && offered.has(format)
+            {
+                let quality = &mut wishes.qualities[format.place()];
+                *quality = range.quality.max(*quality);
+            }
+        }
+        wishes
+    }
+
+    /// Whether none is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.qualities == [0; Format::COUNT]
+    }
+
+    /// The best of them, if it is wanted no less than something of a quality of `other`. Among equals
+    /// packages go before archives and later versions before earlier ones.
+    pub fn best(&self, other: u16) -> Option<Format> {
+        Format::ALL
+            .into_iter()
+            .map(|format| (self.qualities[format.place()], format))
+            .filter(|&(quality, _)| quality > 0 && quality >= other)
+            .max_by_key(|&(quality, format)| (quality, std::cmp::Reverse(format.place())))
+            .map(|(_, format)| format)
+    }
+}
+
+/// The quality of a media type, in thousandths: that of the most specific range that it falls under
+/// (RFC 9110 section 12.5.1). Parameters of its own are not looked at.
+pub(super) fn quality_of(accept: &Lines<'_>, content_type: &[u8]) -> u16 {
+    let essence = content_type
+        .split(|&byte| byte == b';')
+        .next()
+        .map_or(&[][..], fields::trim);
+    let kind = essence.split(|&byte| byte == b'/').next().unwrap_or(&[]);
+    let mut best = (0, 0);
+    for range in elements(accept).filter_map(Range::read) {
+        let specificity = if range.essence.eq_ignore_ascii_case(essence) {
+            3
+        } else if let Some(prefix) = range.essence.strip_suffix(b"/*")
+            && prefix != b"*"
+        {
+            if !prefix.eq_ignore_ascii_case(kind) {
+                continue;
+            }
+            2
+        } else if range.essence == b"*/*" {
+            1
+        } else {
+            continue;
+        };
+        if specificity > best.0 {
+            best = (specificity, range.quality);
+        }
+    }
+    best.1
+}
+
+fn elements<'a>(accept: &Lines<'a>) -> impl Iterator<Item = &'a [u8]> {
+    accept
+        .iter()
+        .filter(|line| line.len() >= 3)
+        .flat_map(fields::list)
+}
+
+/// Whether the field is long enough to name a format at all.
+pub(super) fn may_name_a_format(accept: &Lines<'_>) -> bool {
+    accept.iter().any(|line| line.len() >= SHORTEST)
+}
+
+/// One media range.
+struct Range<'a> {
+    essence: &'a [u8],
+    /// The value of its one parameter besides the weight, `version`.
+    version: Option<&'a [u8]>,
+    /// Whether it has a parameter that nothing of ours has.
+    is_strange: bool,
+    quality: u16,
+}
+
+impl<'a> Range<'a> {
+    fn read(element: &'a [u8]) -> Option<Range<'a>> {
+        let mut parts = element.split(|&byte| byte == b';').map(fields::trim);
+        let mut range = Range {
+            essence: parts.next()?,
+            version: None,
+            is_strange: false,
+            quality: 1000,
+        };
+        for part in parts {
+            let (name, value) = match part.iter().position(|&byte| byte == b'=') {
+                Some(equals) => (&part[..equals], &part[equals + 1..]),
+                None => (part, &[][..]),
+            };
+            if name.eq_ignore_ascii_case(b"q") {
+                // What is not a weight is no wish. What follows a weight was an extension once.
+                range.quality = thousandths(value).unwrap_or(0);
+                break;
+            } else if name.eq_ignore_ascii_case(b"version") && range.version.is_none() {
+                range.version = Some(unquoted(value));
+            } else if !part.is_empty() {
+                range.is_strange = true;
+            }
+        }
+        Some(range)
+    }
+
+    fn format(&self) -> Option<Format> {
+        if self.is_strange {
+            return None;
+        }
+        if self.essence.eq_ignore_ascii_case(MEDIA_TYPE.as_bytes()) {
+            return match self.version {
+                None | Some(b"2") => Some(Format::Package(Version::Two)),
+                Some(b"1") => Some(Format::Package(Version::One)),
+                Some(_) => None,
+            };
+        }
+        [Format::Tar, Format::Zip].into_iter().find(|format| {
+            self.version.is_none()
+                && self
+                    .essence
+                    .eq_ignore_ascii_case(format.content_type().as_bytes())
+        })
+    }
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value
+        .strip_prefix(b"\"")
+        .and_then(|value| value.strip_suffix(b"\""))
+        .unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: Format = Format::Package(Version::Two);
+    const ONE: Format = Format::Package(Version::One);
+
+    fn lines<'a>(values: &[&'a str]) -> Lines<'a> {
+        let mut lines = Lines::default();
+        for value in values {
+            assert!(lines.push(value.as_bytes()));
+        }
+        lines
+    }
+
+    fn chosen(accept: &str, offered: Formats) -> Option<Format> {
+        let accept = accept.replace("PACKAGE", MEDIA_TYPE);
+        let accept = lines(&[&accept]);
+        Wishes::of(&accept, offered).best(quality_of(&accept, b"text/html; charset=utf-8"))
+    }
+
+    #[test]
+    fn a_package_goes_to_those_who_name_it_and_want_it_no_less_than_the_page() {
+        let table = [
+            ("", None),
+            ("*/*", None),
+            ("application/*", None),
+            ("text/html, application/xhtml+xml, */*;q=0.8", None),
+            ("PACKAGE", Some(TWO)),
+            ("PACKAGE;version=2, text/html;q=0.5, */*;q=0.1", Some(TWO)),
+            ("PACKAGE; VERSION=\"2\" ;Q=1.0, text/html;q=0.5", Some(TWO)),
+            ("PACKAGE;version=1, text/html;q=0.5", Some(ONE)),
+            (
+                "PACKAGE;version=1;q=0.9, PACKAGE;version=2;q=0.8",
+                Some(ONE),
+            ),
+            ("PACKAGE;version=1, PACKAGE;version=2", Some(TWO)),
+            ("PACKAGE;version=3, */*;q=0.1", None),
+            ("PACKAGE;profile=x, */*;q=0.1", None),
+            // The page's own quality is that of the most specific range.
+            ("PACKAGE, */*", Some(TWO)),
+            ("PACKAGE, text/html", Some(TWO)),
+            ("PACKAGE;q=0.5, text/html", None),
+            ("PACKAGE;q=0.5, text/*;q=0.4, */*", Some(TWO)),
+            ("PACKAGE;q=0.5, text/html;q=0.6, text/*;q=0.4", None),
+            ("PACKAGE;q=0", None),
+            ("PACKAGE;q=2, */*;q=0.1", None),
+            ("application/x-tar", Some(Format::Tar)),
+            ("application/zip, text/html;q=0.5", Some(Format::Zip)),
+            ("application/zip, PACKAGE", Some(TWO)),
+            ("application/zip, PACKAGE;q=0.9", Some(Format::Zip)),
+            ("application/zip;version=1", None),
+        ];
+        for (accept, expected) in table {
+            assert_eq!(chosen(accept, Formats::ALL), expected, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_not_chosen() {
+        let tar = Formats::only(Format::Tar);
+        assert_eq!(
+            chosen("PACKAGE, application/x-tar;q=0.1", tar),
+            Some(Format::Tar)
+        );
+        assert_eq!(chosen("PACKAGE, */*;q=0.1", tar), None);
+    }
+
+    #[test]
+    fn lists_continue_over_lines() {
+        let accept = lines(&["text/html;q=0.5", MEDIA_TYPE]);
+        assert!(may_name_a_format(&accept));
+        assert_eq!(Wishes::of(&accept, Formats::ALL).best(500), Some(TWO));
+        assert!(!may_name_a_format(&lines(&["*/*", "text/html"])));
+        assert!(Wishes::of(&lines(&["*/*", "text/html"]), Formats::ALL).is_empty());
+    }
+}

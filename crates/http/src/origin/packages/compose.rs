@@ -1,0 +1,404 @@
+//! Pieces of a package: heads and ends as text, files where they are.
+
+use std::sync::Arc;
+
+use super::Format;
+use crate::archive::{self, tar, zip};
+use crate::origin::conditions::{ETAG_LENGTH, Validators};
+use crate::origin::index::{digest, etag_text};
+use crate::origin::ranges::ByteRange;
+use crate::origin::render::Segment;
+use crate::origin::store::{FileHandle, Resource, Store};
+use crate::origin::{Described, Octets, Origin, Selected};
+use crate::package::{Attributes, Checksum, Encoder, Entry, Limits, Piece as PackagePiece};
+use fathometer_model::Body;
+
+/// Octets of files that are read at a time.
+const READ: usize = 64 * 1024;
+
+/// The most octets of files behind descriptors that are read into memory for an archive which cannot be
+/// written piece by piece.
+const LARGEST_IN_MEMORY: u64 = 256 << 20;
+
+/// A package as pieces.
+#[derive(Debug)]
+pub(in crate::origin) struct Composed {
+    /// The texts of all pieces, in order.
+    text: Vec<u8>,
+    pieces: Vec<Piece>,
+    about: About,
+}
+
+/// What is known of a package without its pieces.
+#[derive(Debug, Clone)]
+pub(in crate::origin) struct About {
+    pub format: Format,
+    pub length: u64,
+    /// The opaque part of its entity tag, in quotes.
+    pub etag: [u8; ETAG_LENGTH],
+    pub weak: bool,
+    /// Where its page is by itself; empty for a folder.
+    pub base: Arc<str>,
+    /// Whether a file in it has a content coding, or could have.
+    pub is_coded: bool,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// The next octets of the text.
+    Text(usize),
+    /// All octets of a representation.
+    File(Selected, u64),
+}
+
+/// A file that goes into a package.
+#[derive(Debug)]
+pub(in crate::origin) struct Part {
+    /// Its name there.
+    pub name: Box<str>,
+    pub critical: bool,
+    /// The client has it: no content follows.
+    pub kept: bool,
+    pub selected: Selected,
+}
+
+impl Composed {
+    /// A package of these files, in this order; `base` is where its page is by itself. `None` when the
+    /// format cannot hold them, or one of them could not be read.
+    pub fn new(
+        origin: &Origin,
+        format: Format,
+        base: &Arc<str>,
+        parts: &[Part],
+        is_coded: bool,
+    ) -> Option<Composed> {
+        let (etag, weak) = tag(origin, format, base, parts);
+        let mut composed = Composed {
+            text: Vec::new(),
+            pieces: Vec::with_capacity(2 * parts.len() + 2),
+            about: About {
+                format,
+                length: 0,
+                etag,
+                weak,
+                base: Arc::clone(base),
+                is_coded,
+            },
+        };
+        match format {
+            Format::Package(_) => composed.package(origin, parts)?,
+            Format::Tar => composed.tar(origin, parts)?,
+            Format::Zip => composed.zip(origin, parts)?,
+        }
+        Some(composed)
+    }
+
+    /// The same in one piece: of what was made before.
+    pub fn of_whole(about: About, whole: Arc<Resource>) -> Composed {
+        let length = about.length;
+        Composed {
+            text: Vec::new(),
+            pieces: vec![Piece::File(Selected::of_resource(whole), length)],
+            about,
+        }
+    }
+
+    /// What is known of it.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Its octets.
+    pub fn length(&self) -> u64 {
+        self.about.length
+    }
+
+    /// `Content-Location`, where it is about a page.
+    pub fn base(&self) -> Option<&str> {
+        (!self.about.base.is_empty()).then_some(&*self.about.base)
+    }
+
+    /// What its fields say.
+    pub fn describe(&self) -> Described<'_> {
+        Described {
+            validators: Validators {
+                etag: &self.about.etag,
+                weak: self.about.weak,
+                // A member that goes, or gives way to an older one, would not show in a date.
+                modified: None,
+            },
+            coding: None,
+            length: self.about.length,
+            content_type: self.about.format.content_type().as_bytes(),
+            is_coded: self.about.is_coded,
+            by_have: matches!(self.about.format, Format::Package(_)),
+        }
+    }
+
+    /// Writes a part of it, piece by piece.
+    pub fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
+        let mut text = &self.text[..];
+        let mut passed = 0;
+        for piece in &self.pieces {
+            if passed >= range.end {
+                break;
+            }
+            let length = match piece {
+                Piece::Text(length) => *length as u64,
+                Piece::File(_, length) => *length,
+            };
+            // From the start of the piece.
+            let first = range.first.clamp(passed, passed + length) - passed;
+            let end = range.end.clamp(passed, passed + length) - passed;
+            passed += length;
+            match piece {
+                Piece::Text(length) => {
+                    let (octets, rest) = text.split_at(*length);
+                    text = rest;
+                    if first < end {
+                        sink(Segment::Text(&octets[first as usize..end as usize]));
+                    }
+                }
+                Piece::File(selected, _) if first < end => {
+                    sink(Segment::Body(selected, ByteRange { first, end }));
+                }
+                Piece::File(..) => {}
+            }
+        }
+    }
+
+    /// Hands all its octets to `sink`, files too, until that refuses them or a file cannot be read.
+    /// Whether all were taken.
+    pub fn write_all(&self, origin: &Origin, sink: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        let mut taken = true;
+        let whole = ByteRange {
+            first: 0,
+            end: self.about.length,
+        };
+        self.write(whole, |segment| {
+            taken = taken
+                && match segment {
+                    Segment::Text(text) => sink(text),
+                    Segment::Body(selected, range) => read(origin, selected, range, sink),
+                };
+        });
+        taken
+    }
+
+    fn push_text(&mut self, octets: &[u8]) {
+        if octets.is_empty() {
+            return;
+        }
+        self.text.extend_from_slice(octets);
+        self.about.length += octets.len() as u64;
+        match self.pieces.last_mut() {
+            Some(Piece::Text(last)) => *last += octets.len(),
+            _ => self.pieces.push(Piece::Text(octets.len())),
+        }
+    }
+
+    fn push_file(&mut self, part: &Part, length: u64) {
+        if length > 0 {
+            self.about.length += length;
+            self.pieces.push(Piece::File(part.selected.clone(), length));
+        }
+    }
+
+    fn package(&mut self, origin: &Origin, parts: &[Part]) -> Option<()> {
+        let Format::Package(version) = self.about.format else {
+            return None;
+        };
+        let entries = parts
+            .iter()
+            .map(|part| entry(origin, part, version == crate::package::Version::Two))
+            .collect::<Option<Vec<_>>>()?;
+        let sizes: Vec<u64> = entries
+            .iter()
+            .map(|entry| entry.size.unwrap_or_default())
+            .collect();
+        let mut encoder = Encoder::new(version, entries, &Limits::default()).ok()?;
+        while let Some(piece) = encoder.next() {
+            match piece {
+                PackagePiece::Octets(octets) => self.push_text(octets),
+                PackagePiece::Content { entry, .. } => {
+                    let length = sizes[entry];
+                    let framing = encoder.content_passed(length).ok()?;
+                    self.push_text(&framing);
+                    self.push_file(&parts[entry], length);
+                    encoder.end_of_content().ok()?;
+                }
+            }
+        }
+        debug_assert_eq!(encoder.length(), Some(self.about.length));
+        Some(())
+    }
+
+    fn tar(&mut self, origin: &Origin, parts: &[Part]) -> Option<()> {
+        let mut head = Vec::new();
+        for part in parts {
+            if !archive::is_name(&part.name) {
+                return None;
+            }
+            let of = origin.describe_selected(&part.selected);
+            head.clear();
+            tar::head(&part.name, of.length, modified(&of), &mut head);
+            self.push_text(&head);
+            self.push_file(part, of.length);
+            self.push_text(tar::padding(of.length));
+        }
+        self.push_text(&tar::END);
+        Some(())
+    }
+
+    /// An archive that ends with its list of contents: made whole, in memory.
+    fn zip(&mut self, origin: &Origin, parts: &[Part]) -> Option<()> {
+        let mut left = LARGEST_IN_MEMORY;
+        let mut contents = Vec::with_capacity(parts.len());
+        for part in parts {
+            let length = origin.describe_selected(&part.selected).length;
+            contents.push(match origin.octets(&part.selected) {
+                Octets::Memory(body) => body.clone(),
+                Octets::File(_) => {
+                    left = left.checked_sub(length)?;
+                    let mut octets = Vec::with_capacity(length as usize);
+                    let whole = ByteRange {
+                        first: 0,
+                        end: length,
+                    };
+                    let is_read = read(origin, &part.selected, whole, &mut |piece| {
+                        octets.extend_from_slice(piece);
+                        true
+                    });
+                    is_read.then(|| Body::from(octets))?
+                }
+            });
+        }
+        let members = parts.iter().zip(&contents).map(|(part, content)| {
+            let of = origin.describe_selected(&part.selected);
+            archive::Member {
+                name: &part.name,
+                last_modified: modified(&of),
+                content,
+            }
+        });
+        let archive = zip::write(members).ok()?;
+        self.about.length = archive.len() as u64;
+        let resource = Arc::new(Resource::whole(
+            self.about.format.content_type(),
+            self.about.etag,
+            Body::from(archive),
+        ));
+        self.pieces = vec![Piece::File(
+            Selected::of_resource(resource),
+            self.about.length,
+        )];
+        Some(())
+    }
+}
+
+fn modified(of: &Described<'_>) -> u64 {
+    of.validators.modified.map_or(0, |modified| modified.second)
+}
+
+/// What a package says of a file. Where there is a checksum behind the content (`checked`), it has to be
+/// known before, because nobody looks at the content when it is sent.
+fn entry(origin: &Origin, part: &Part, checked: bool) -> Option<Entry> {
+    let of = origin.describe_selected(&part.selected);
+    let text = |octets: &[u8]| std::str::from_utf8(octets).ok().map(str::to_owned);
+    Some(Entry {
+        name: part.name.to_string(),
+        size: Some(if part.kept { 0 } else { of.length }),
+        checksum: match checked && !part.kept {
+            true => Some(origin.checksum(&part.selected)?),
+            false => None,
+        },
+        media_type: text(of.content_type),
+        etag: Some(tag_text(&of.validators)),
+        last_modified: of.validators.modified.map(|modified| modified.second),
+        coding: of.coding.filter(|_| !part.kept),
+        attributes: Attributes {
+            binary: !of.content_type.starts_with(b"text/"),
+            ..Attributes::default()
+        },
+        critical: part.critical,
+        kept: part.kept,
+    })
+}
+
+/// An entity tag as in its field.
+pub(super) fn tag_text(validators: &Validators<'_>) -> String {
+    let opaque = String::from_utf8_lossy(validators.etag);
+    match validators.weak {
+        true => format!("W/{opaque}"),
+        false => opaque.into_owned(),
+    }
+}
+
+/// The entity tag of a package: a digest of all that decides what octets it has.
+fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETAG_LENGTH], bool) {
+    let mut known = Vec::with_capacity(parts.len() * 96);
+    known.push(format.place() as u8);
+    known.extend_from_slice(base.as_bytes());
+    let mut weak = false;
+    for part in parts {
+        let of = origin.describe_selected(&part.selected);
+        weak |= of.validators.weak;
+        let flags = u8::from(part.critical) | u8::from(part.kept) << 1;
+        // Lengths of texts, so that no two lists read the same.
+        for text in [part.name.as_bytes(), of.content_type, of.validators.etag] {
+            known.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            known.extend_from_slice(text);
+        }
+        known.extend_from_slice(&[flags, of.coding.map_or(0, |coding| coding as u8 + 1)]);
+        known.extend_from_slice(&modified(&of).to_le_bytes());
+        known.extend_from_slice(&of.length.to_le_bytes());
+    }
+    (etag_text(digest(None, &known)), weak)
+}
+
+/// Hands octets of a representation to `sink`; whether all could be read and were taken.
+fn read(
+    origin: &Origin,
+    selected: &Selected,
+    range: ByteRange,
+    sink: &mut dyn FnMut(&[u8]) -> bool,
+) -> bool {
+    match (origin.octets(selected), &origin.store) {
+        (Octets::Memory(body), _) => body.pieces_of(range.first..range.end).all(sink),
+        (Octets::File(file), Some(store)) => read_file(store.as_ref(), file, range, sink),
+        (Octets::File(_), None) => false,
+    }
+}
+
+/// The same of a file behind a descriptor.
+pub(super) fn read_file(
+    store: &dyn Store,
+    file: &FileHandle,
+    range: ByteRange,
+    sink: &mut dyn FnMut(&[u8]) -> bool,
+) -> bool {
+    let mut room = vec![0; READ.min(range.length() as usize)];
+    let mut at = range.first;
+    while at < range.end {
+        let most = room.len().min((range.end - at) as usize);
+        match store.read(file, at, &mut room[..most]) {
+            Some(octets) if octets > 0 && sink(&room[..octets]) => at += octets as u64,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The checksum of a representation's octets.
+pub(super) fn checksum(origin: &Origin, selected: &Selected) -> Option<Checksum> {
+    let mut hasher = crc32fast::Hasher::new();
+    let whole = ByteRange {
+        first: 0,
+        end: origin.describe_selected(selected).length,
+    };
+    read(origin, selected, whole, &mut |octets| {
+        hasher.update(octets);
+        true
+    })
+    .then(|| Checksum(hasher.finalize()))
+}

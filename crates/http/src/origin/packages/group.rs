@@ -1,0 +1,246 @@
+//! Which files go into a package, and in which order.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Shared;
+use crate::html::{ReferenceKind, Resolution, Resolver, Scanner};
+use crate::origin::companions::{Companion, Plan};
+use crate::origin::target;
+use crate::package::name;
+
+/// The most files of a package besides its page.
+pub(super) const MOST_FILES: usize = 16_000;
+
+/// The most HTML that is looked through for files, in octets.
+pub(super) const LONGEST_HTML: u64 = 4 << 20;
+
+/// A page, or a folder, and what goes into its package besides the page itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    /// Its canonical path. A path that ends in a slash is a page if there is an index, and else a folder.
+    pub path: Box<[u8]>,
+    /// Critical ones first, in the order they are named otherwise.
+    pub members: Vec<Member>,
+}
+
+/// A file that goes into a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Member {
+    /// Its canonical path.
+    pub path: Box<[u8]>,
+    /// Its name in the package: its target without the slash in front.
+    pub name: Box<str>,
+    pub critical: bool,
+}
+
+impl Member {
+    /// The file of a target; `None` when it is none that a package could name.
+    pub fn of_target(target: &str, critical: bool) -> Option<Member> {
+        let mut scratch = Vec::new();
+        let path = target::canonical(target.as_bytes(), &mut scratch).ok()??;
+        let name = target.strip_prefix('/')?;
+        // What a query leads to is not known here.
+        if target.contains('?') || name::check(name.as_bytes()).is_err() {
+            return None;
+        }
+        Some(Member {
+            path: path.into(),
+            name: name.into(),
+            critical,
+        })
+    }
+}
+
+impl Group {
+    /// A group of members of which those that are there already, the page among them, are left out, and
+    /// critical ones put first.
+    fn new(path: &[u8], members: impl IntoIterator<Item = Member>) -> Group {
+        let mut known = HashSet::from([Box::<[u8]>::from(path)]);
+        let (critical, others): (Vec<Member>, Vec<Member>) = members
+            .into_iter()
+            .filter(|member| known.insert(member.path.clone()))
+            .take(MOST_FILES)
+            .partition(|member| member.critical);
+        Group {
+            path: path.into(),
+            members: critical.into_iter().chain(others).collect(),
+        }
+    }
+
+    /// The files that the HTML of the page at `path` names, fetched by `target`.
+    pub fn of_html(path: &[u8], target: &str, html: &[u8]) -> Group {
+        let mut scanner = Scanner::new();
+        // Whatever the server is called, what is named with a host is named elsewhere.
+        let mut resolver = Resolver::new("", target);
+        let mut members = Vec::new();
+        let mut rest = html;
+        while let Some(reference) = scanner.scan(&mut rest) {
+            if reference.kind == ReferenceKind::Base {
+                resolver.rebase(reference.value);
+            } else if let Resolution::Target(target) = resolver.resolve(reference.value) {
+                let critical = matches!(
+                    reference.kind,
+                    ReferenceKind::StyleSheet | ReferenceKind::Script
+                );
+                members.extend(Member::of_target(&target, critical));
+            }
+        }
+        Group::new(path, members)
+    }
+
+    /// The files of a folder, by their targets.
+    pub fn of_folder(path: &[u8], targets: &[String]) -> Group {
+        let members = targets
+            .iter()
+            .filter_map(|target| Member::of_target(target, false));
+        Group::new(path, members)
+    }
+}
+
+/// The groups of a plan.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    places: HashMap<Box<[u8]>, usize>,
+    groups: Vec<Group>,
+}
+
+impl Groups {
+    /// The groups that a plan names. With [`Shared::Once`] a file of several pages is in the first of
+    /// them alone; folders are complete in either case.
+    pub fn new(plan: &Plan, shared: Shared) -> Groups {
+        let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
+        let mut lines: Vec<(&[u8], Vec<Member>)> = Vec::new();
+        for (base, companions) in plan.lines() {
+            let place = *places.entry(base.into()).or_insert(lines.len());
+            if place == lines.len() {
+                lines.push((base, Vec::new()));
+            }
+            let members = companions.iter().filter_map(|companion| {
+                Member::of_target(companion.target(), is_critical(companion))
+            });
+            lines[place].1.extend(members);
+        }
+        let mut known = HashSet::new();
+        let groups = lines
+            .into_iter()
+            .map(|(base, members)| {
+                let is_page = !base.ends_with(b"/");
+                let members = members
+                    .into_iter()
+                    .map(|member| Member {
+                        critical: member.critical && is_page,
+                        ..member
+                    })
+                    .filter(|member| {
+                        shared == Shared::Repeated || !is_page || known.insert(member.path.clone())
+                    });
+                Group::new(base, members)
+            })
+            .collect();
+        Groups { places, groups }
+    }
+
+    /// Makes a path another name of the group at `path`.
+    pub fn alias(&mut self, alias: &[u8], path: &[u8]) {
+        if let Some(&place) = self.places.get(path) {
+            self.places.entry(alias.into()).or_insert(place);
+        }
+    }
+
+    /// The place of the group of a canonical path. A folder and its index are one page.
+    pub fn find(&self, path: &[u8]) -> Option<usize> {
+        if let Some(&place) = self.places.get(path) {
+            return Some(place);
+        }
+        let other = match path.strip_suffix(INDEX) {
+            Some(folder) if folder.ends_with(b"/") => folder.to_vec(),
+            _ if path.ends_with(b"/") => [path, INDEX].concat(),
+            _ => return None,
+        };
+        self.places.get(&other[..]).copied()
+    }
+
+    /// The group at a place.
+    pub fn at(&self, place: usize) -> &Group {
+        &self.groups[place]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+}
+
+/// The file that a folder's path stands for.
+pub(super) const INDEX: &[u8] = b"index.html";
+
+/// Whether a page cannot be shown without it.
+fn is_critical(companion: &Companion) -> bool {
+    matches!(companion.destination(), Some("style" | "script"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(group: &Group) -> Vec<&str> {
+        group.members.iter().map(|member| &*member.name).collect()
+    }
+
+    #[test]
+    fn critical_files_come_first_and_none_comes_twice() {
+        let plan: Plan = "/a.html /1.png /s.css /2.png /j.js /1.png /a.html /q?x\n\
+                          /a.html /3.png\n/f/ /f/2 /f/1.css\n"
+            .parse()
+            .unwrap();
+        let groups = Groups::new(&plan, Shared::Repeated);
+        let page = groups.at(groups.find(b"/a.html").unwrap());
+        assert_eq!(names(page), ["s.css", "j.js", "1.png", "2.png", "3.png"]);
+        assert!(page.members[1].critical && !page.members[2].critical);
+        let folder = groups.at(groups.find(b"/f/").unwrap());
+        assert_eq!(names(folder), ["f/2", "f/1.css"]);
+        assert!(groups.find(b"/f").is_none() && groups.find(b"/1.png").is_none());
+    }
+
+    #[test]
+    fn a_folder_and_its_index_are_one_page() {
+        let plan: Plan = "/a/index.html /1\n/b/ /2\n".parse().unwrap();
+        let mut groups = Groups::new(&plan, Shared::Repeated);
+        assert_eq!(groups.find(b"/a/"), groups.find(b"/a/index.html"));
+        assert_eq!(groups.find(b"/b/index.html"), groups.find(b"/b/"));
+        assert_eq!(groups.find(b"/aindex.html"), None);
+        assert_eq!(groups.find(b"/"), None);
+        groups.alias(b"/", b"/b/");
+        assert_eq!(groups.find(b"/"), groups.find(b"/b/"));
+    }
+
+    #[test]
+    fn shared_files_go_into_the_first_page_alone() {
+        let plan: Plan = "/a /s.css /1\n/b /s.css /2\n/f/ /s.css\n/c /2 /1 /3\n"
+            .parse()
+            .unwrap();
+        let groups = Groups::new(&plan, Shared::Once);
+        let members: Vec<_> = (0..groups.len())
+            .map(|place| names(groups.at(place)))
+            .collect();
+        assert_eq!(
+            members,
+            [vec!["s.css", "1"], vec!["2"], vec!["s.css"], vec!["3"]]
+        );
+    }
+
+    #[test]
+    fn what_the_html_names_goes_with_a_page() {
+        let html = b"<html><link rel=stylesheet href=s.css><img src='../b%20c.png'>\
+                     <script src=later.js defer></script><script src=/now.js></script>\
+                     <img src=http://elsewhere/x.png><img src=?q><img src=data:,x><img src=s.css>";
+        let group = Group::of_html(b"/d/p.html", "/d/p.html", html);
+        assert_eq!(
+            names(&group),
+            ["d/s.css", "now.js", "b%20c.png", "d/later.js"]
+        );
+        assert_eq!(&*group.members[2].path, b"/b c.png");
+        let critical: Vec<bool> = group.members.iter().map(|member| member.critical).collect();
+        assert_eq!(critical, [true, true, false, false]);
+    }
+}

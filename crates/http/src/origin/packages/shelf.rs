@@ -1,0 +1,617 @@
+//! Packages that were made: where they are, and when they are to be made again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use fathometer_model::{Body, FileId, Instant};
+
+use super::accept::{self, Wishes};
+use super::compose::{About, Composed, Part, checksum, read_file, tag_text};
+use super::group::{Group, Groups, INDEX, LONGEST_HTML, MOST_FILES, Member};
+use super::{Format, Making, Packages};
+use crate::origin::companions::Plan;
+use crate::origin::conditions::ETAG_LENGTH;
+use crate::origin::ranges::ByteRange;
+use crate::origin::store::{Lookup, Resource, Stored};
+use crate::origin::target::encoded;
+use crate::origin::{Answer, Origin, Place, Request, Selected, Source, Status, Subject};
+use crate::package::have::Keys;
+use crate::package::{Checksum, Version};
+
+/// Packages that are kept in a store, and pages whose HTML was looked through, at the most. What was not
+/// looked at for longest goes.
+const MOST_KEPT: usize = 1024;
+
+/// The quality of what a client wants no less than anything else.
+const BEST: u16 = 1000;
+
+/// Makes packages of what an origin serves, and keeps those that are to be kept.
+#[derive(Debug)]
+pub(in crate::origin) struct Packager {
+    options: Packages,
+    groups: Groups,
+    /// Of an indexed site: for each group and format, once it was made. `None` within: it cannot be.
+    made: Vec<[OnceLock<Option<Arc<Composed>>>; Format::COUNT]>,
+    /// Of an indexed site: for each file whether it is the page of a group.
+    pages: Vec<bool>,
+    /// Of an indexed site: for each representation.
+    checksums: Vec<OnceLock<Checksum>>,
+    shelf: Mutex<Shelf>,
+    /// Packages and archives that requests were answered with.
+    sent: AtomicU64,
+}
+
+/// What is known of a store's packages.
+#[derive(Debug, Default)]
+struct Shelf {
+    kept: HashMap<(Box<[u8]>, Format), Kept>,
+    scanned: HashMap<Box<[u8]>, Scanned>,
+}
+
+/// A package that lies in the store.
+#[derive(Debug)]
+struct Kept {
+    /// Where it lies.
+    name: Box<str>,
+    about: About,
+    /// The states of its files when it was made.
+    states: Vec<Option<u64>>,
+    looked_at: Instant,
+}
+
+/// What the HTML of a page names.
+#[derive(Debug)]
+struct Scanned {
+    etag: [u8; ETAG_LENGTH],
+    group: Arc<Group>,
+    looked_at: Instant,
+}
+
+/// A group, wherever it is known from.
+enum Found<'a> {
+    Planned(usize, &'a Group),
+    Looked(Arc<Group>),
+}
+
+/// The files of a group as they are now.
+struct Gathered {
+    /// Where the page is by itself; empty for a folder.
+    base: Arc<str>,
+    parts: Vec<Part>,
+    is_delta: bool,
+    is_coded: bool,
+}
+
+/// How files are looked up.
+struct Gathering<'a> {
+    /// What the client has.
+    keys: Keys,
+    /// The request that codings are chosen for; without, files go as they are.
+    codings: Option<&'a Request<'a>>,
+    /// Whether each file is to be looked at, however lately it was.
+    anew: bool,
+    now: Instant,
+}
+
+impl Gathering<'_> {
+    /// All files as they are, and as they were lately.
+    fn of_now(now: Instant) -> Self {
+        Gathering {
+            keys: Keys::default(),
+            codings: None,
+            anew: false,
+            now,
+        }
+    }
+}
+
+/// Why there is no package.
+enum Lacking {
+    /// There is none of this.
+    None,
+    /// The host is out of descriptors or memory.
+    Overloaded,
+}
+
+impl std::ops::Deref for Found<'_> {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        match self {
+            Found::Planned(_, group) => group,
+            Found::Looked(group) => group,
+        }
+    }
+}
+
+impl Packager {
+    /// A packager for an origin; `None` where there is nothing to make.
+    pub fn new(options: Packages, origin: &Origin) -> Option<Packager> {
+        if options.making == Making::None {
+            return None;
+        }
+        let site = origin.index.site();
+        let mut plan = Plan::of_site(site);
+        plan.extend(&options.plan);
+        let mut groups = Groups::new(&plan, options.shared);
+        let mut pages = vec![false; site.files.len()];
+        if let Some(page) = site.pages.first() {
+            let base = site.file(page.base);
+            if let Some(member) = Member::of_target(&base.path, true) {
+                groups.alias(b"/", &member.path);
+            }
+        }
+        for place in 0..groups.len() {
+            if let Some(file) = origin.index.file(&groups.at(place).path) {
+                pages[file.0 as usize] = true;
+            }
+        }
+        Some(Packager {
+            options,
+            made: (0..groups.len()).map(|_| Default::default()).collect(),
+            groups,
+            pages,
+            checksums: vec![OnceLock::new(); origin.index.representation_count()],
+            shelf: Mutex::default(),
+            sent: AtomicU64::new(0),
+        })
+    }
+
+    /// Packages and archives sent since this was asked last.
+    pub fn take_sent(&self) -> u64 {
+        self.sent.swap(0, Ordering::Relaxed)
+    }
+
+    /// Whether a file of an indexed site can be had as a package.
+    pub fn is_page(&self, file: FileId) -> bool {
+        self.pages.get(file.0 as usize).copied().unwrap_or(false)
+    }
+
+    /// Whether a resource of a store may be had as a package.
+    pub fn may_be_page(&self, path: &[u8], resource: &Resource) -> bool {
+        match self.options.plan.is_empty() {
+            true => is_html(resource),
+            false => self.groups.find(path).is_some(),
+        }
+    }
+}
+
+impl Origin {
+    /// Makes all packages that are to be made in advance and that a plan or the site names. Without, each
+    /// is made when it is asked for first.
+    pub fn prepare(&self, now: Instant) {
+        let Some(packager) = &self.packager else {
+            return;
+        };
+        if packager.options.making != Making::Made {
+            return;
+        }
+        for place in 0..packager.groups.len() {
+            for format in packager.options.formats.iter() {
+                let found = Found::Planned(place, packager.groups.at(place));
+                let _ = self.package(packager, &found, format, now);
+            }
+        }
+    }
+
+    /// The answer to a request that wants a package, or an archive, rather than what is at the path
+    /// itself; `None` when it does not, or there is none.
+    pub(in crate::origin) fn decide_package(
+        &self,
+        packager: &Packager,
+        path: &[u8],
+        request: &Request<'_>,
+        now: Instant,
+    ) -> Option<Answer> {
+        if !accept::may_name_a_format(&request.accept) {
+            return None;
+        }
+        let wishes = Wishes::of(&request.accept, packager.options.formats);
+        if wishes.is_empty() {
+            return None;
+        }
+        let found = self.group(packager, path, now)?;
+        let format = match wishes.best(BEST) {
+            Some(format) => format,
+            None => {
+                let gathering = Gathering::of_now(now);
+                let other = match self.source(&found.path, &gathering) {
+                    Ok(Some(page)) => {
+                        let plain = self.plain(&page);
+                        let content_type = self.describe_selected(&plain).content_type;
+                        accept::quality_of(&request.accept, content_type)
+                    }
+                    // A folder has no other form.
+                    Ok(None) | Err(Lacking::None) => 0,
+                    Err(Lacking::Overloaded) => return Some(overloaded()),
+                };
+                wishes.best(other)?
+            }
+        };
+        let composed = match self.package_or_delta(packager, &found, format, request, now) {
+            Ok(composed) => composed,
+            Err(Lacking::None) => return None,
+            Err(Lacking::Overloaded) => return Some(overloaded()),
+        };
+        let names_base = composed.base().is_some_and(|base| base != encoded(path));
+        let mut answer = self.represent(Subject::Composed(composed), request);
+        answer.negotiated = true;
+        answer.names_base = names_base;
+        if matches!(answer.status(), Status::OK | Status::PARTIAL_CONTENT) {
+            packager.sent.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(answer)
+    }
+
+    /// The checksum of a representation, which is computed once.
+    pub(super) fn checksum(&self, selected: &Selected) -> Option<Checksum> {
+        let known = match &selected.0 {
+            Place::Indexed(id) => self.packager.as_ref()?.checksums.get(id.place())?,
+            Place::Stored(resource, variant) => resource.variants()[*variant as usize].checksum(),
+        };
+        if let Some(known) = known.get() {
+            return Some(*known);
+        }
+        let computed = checksum(self, selected)?;
+        Some(*known.get_or_init(|| computed))
+    }
+
+    /// What goes into the package of a path.
+    fn group<'a>(&self, packager: &'a Packager, path: &[u8], now: Instant) -> Option<Found<'a>> {
+        if let Some(place) = packager.groups.find(path) {
+            return Some(Found::Planned(place, packager.groups.at(place)));
+        }
+        let store = self.store.as_deref()?;
+        match store.find(path, now) {
+            Lookup::Found(resource) if packager.options.plan.is_empty() && is_html(&resource) => {
+                self.scanned(packager, path, &resource, now)
+                    .map(Found::Looked)
+            }
+            Lookup::Missing if packager.options.folders && path.ends_with(b"/") => {
+                let targets = store.list(path, MOST_FILES)?;
+                Some(Found::Looked(Arc::new(Group::of_folder(path, &targets))))
+            }
+            _ => None,
+        }
+    }
+
+    /// The group of a page by its HTML, which is looked through once in each state.
+    fn scanned(
+        &self,
+        packager: &Packager,
+        path: &[u8],
+        resource: &Arc<Resource>,
+        now: Instant,
+    ) -> Option<Arc<Group>> {
+        let etag = *resource.validators(0).etag;
+        let mut shelf = packager.shelf();
+        if let Some(scanned) = shelf.scanned.get_mut(path)
+            && scanned.etag == etag
+        {
+            scanned.looked_at = now;
+            return Some(Arc::clone(&scanned.group));
+        }
+        let plain = &resource.variants()[0];
+        let html = match plain.octets() {
+            Stored::Memory(body) => body.bytes().into_owned(),
+            Stored::File(_) if plain.length() > LONGEST_HTML => return None,
+            Stored::File(file) => {
+                let whole = ByteRange {
+                    first: 0,
+                    end: plain.length(),
+                };
+                let mut html = Vec::with_capacity(plain.length() as usize);
+                let store = self.store.as_deref()?;
+                read_file(store, file, whole, &mut |octets| {
+                    html.extend_from_slice(octets);
+                    true
+                })
+                .then_some(html)?
+            }
+        };
+        let group = Arc::new(Group::of_html(path, &encoded(path), &html));
+        let scanned = Scanned {
+            etag,
+            group: Arc::clone(&group),
+            looked_at: now,
+        };
+        make_room(&mut shelf.scanned, |scanned| scanned.looked_at);
+        shelf.scanned.insert(path.into(), scanned);
+        Some(group)
+    }
+
+    fn package_or_delta(
+        &self,
+        packager: &Packager,
+        found: &Found<'_>,
+        format: Format,
+        request: &Request<'_>,
+        now: Instant,
+    ) -> Result<Arc<Composed>, Lacking> {
+        let keys = match request.package_have.value() {
+            Some(value) if format == Format::Package(Version::Two) => {
+                Keys::parse(value).unwrap_or_default()
+            }
+            _ => Keys::default(),
+        };
+        let on_the_fly = packager.options.making == Making::OnTheFly;
+        if on_the_fly || !keys.is_empty() {
+            // Archives say nothing of codings, nor does version 1.
+            let codings = format == Format::Package(Version::Two) && on_the_fly;
+            let gathering = Gathering {
+                keys,
+                codings: codings.then_some(request),
+                ..Gathering::of_now(now)
+            };
+            let gathered = self.gather(found, &gathering)?;
+            if (on_the_fly && format != Format::Zip) || gathered.is_delta {
+                return self.compose(&gathered, format);
+            }
+        }
+        self.package(packager, found, format, now)
+    }
+
+    /// The package that was made, or is made now.
+    fn package(
+        &self,
+        packager: &Packager,
+        found: &Found<'_>,
+        format: Format,
+        now: Instant,
+    ) -> Result<Arc<Composed>, Lacking> {
+        match (found, &self.store) {
+            (Found::Planned(place, group), None) => packager.made[*place][format.place()]
+                .get_or_init(|| {
+                    let gathered = self.gather(group, &Gathering::of_now(now)).ok()?;
+                    let composed = self.compose(&gathered, format).ok()?;
+                    Some(self.in_one_piece(composed))
+                })
+                .clone()
+                .ok_or(Lacking::None),
+            _ => self.stored_package(packager, found, format, now),
+        }
+    }
+
+    /// The package in a store, made again when one of its files has changed.
+    fn stored_package(
+        &self,
+        packager: &Packager,
+        group: &Group,
+        format: Format,
+        now: Instant,
+    ) -> Result<Arc<Composed>, Lacking> {
+        let Some(store) = self.store.as_deref() else {
+            return Err(Lacking::None);
+        };
+        let states = || -> Vec<Option<u64>> {
+            let members = group.members.iter().map(|member| &member.path);
+            std::iter::once(&group.path)
+                .chain(members)
+                .map(|path| store.state(path))
+                .collect()
+        };
+        let key = (group.path.clone(), format);
+        let mut shelf = packager.shelf();
+        let mut now_states = None;
+        if let Some(kept) = shelf.kept.get_mut(&key) {
+            // Files with a weak tag may have changed without a sign.
+            let is_still = now.since(kept.looked_at) < packager.options.fresh
+                || !kept.about.weak && *now_states.insert(states()) == kept.states;
+            if is_still
+                && let Lookup::Found(whole) = store.kept(&kept.name, now)
+                && whole.variants()[0].length() == kept.about.length
+            {
+                if now_states.is_some() {
+                    kept.looked_at = now;
+                }
+                return Ok(Arc::new(Composed::of_whole(kept.about.clone(), whole)));
+            }
+        }
+        // Taken before the files are looked at: a change in between is seen the next time.
+        let states = now_states.unwrap_or_else(states);
+        let gathering = Gathering {
+            anew: true,
+            ..Gathering::of_now(now)
+        };
+        let gathered = self.gather(group, &gathering)?;
+        let composed = self.compose(&gathered, format)?;
+        let about = composed.about();
+        let digits = String::from_utf8_lossy(&about.etag[1..ETAG_LENGTH - 1]);
+        let extension = format.extension();
+        let name = match about.weak {
+            false => format!("{digits}.{extension}"),
+            // This tag may stand for something else soon, and so may a name that is made of it alone.
+            true => {
+                static NEXT: AtomicU64 = AtomicU64::new(0);
+                let n = NEXT.fetch_add(1, Ordering::Relaxed);
+                format!("{digits}-{n}.{extension}")
+            }
+        };
+        let name = name.into_boxed_str();
+        let is_kept = store.keep(&name, about.length, &mut |sink| {
+            composed.write_all(self, sink)
+        });
+        if !is_kept {
+            return Ok(composed);
+        }
+        let kept = Kept {
+            name: name.clone(),
+            about: about.clone(),
+            states,
+            looked_at: now,
+        };
+        let gone = make_room(&mut shelf.kept, |kept| kept.looked_at);
+        let before = shelf.kept.insert(key, kept);
+        for gone in [gone, before].into_iter().flatten() {
+            // Folders with the same files have one package.
+            if shelf.kept.values().all(|kept| kept.name != gone.name) {
+                store.forget(&gone.name);
+            }
+        }
+        Ok(match store.kept(&name, now) {
+            Lookup::Found(whole) if whole.variants()[0].length() == about.length => {
+                Arc::new(Composed::of_whole(about.clone(), whole))
+            }
+            _ => composed,
+        })
+    }
+
+    fn compose(&self, gathered: &Gathered, format: Format) -> Result<Arc<Composed>, Lacking> {
+        let (base, parts) = (&gathered.base, &gathered.parts);
+        Composed::new(self, format, base, parts, gathered.is_coded)
+            .map(Arc::new)
+            .ok_or(Lacking::None)
+    }
+
+    /// The same package in one piece of memory.
+    fn in_one_piece(&self, composed: Arc<Composed>) -> Arc<Composed> {
+        let mut whole = Vec::with_capacity(composed.length() as usize);
+        composed.write_all(self, &mut |octets| {
+            whole.extend_from_slice(octets);
+            true
+        });
+        let about = composed.about().clone();
+        let resource = Resource::whole(about.format.content_type(), about.etag, Body::from(whole));
+        Arc::new(Composed::of_whole(about, Arc::new(resource)))
+    }
+
+    /// Looks the files of a group up. Those that are not there are left out.
+    fn gather(&self, group: &Group, gathering: &Gathering<'_>) -> Result<Gathered, Lacking> {
+        let mut gathered = Gathered {
+            base: Arc::from(""),
+            parts: Vec::with_capacity(1 + group.members.len()),
+            is_delta: false,
+            is_coded: false,
+        };
+        if let Some(page) = self.source(&group.path, gathering)? {
+            let target = self.target_of(&page, &group.path);
+            if let Some(member) = Member::of_target(&target, true) {
+                gathered.base = target.into();
+                self.add(&mut gathered, (member.name, true), page, gathering);
+            }
+        }
+        for member in &group.members {
+            if let Some(source) = self.source(&member.path, gathering)? {
+                let named = (member.name.clone(), member.critical);
+                self.add(&mut gathered, named, source, gathering);
+            }
+        }
+        match gathered.parts.is_empty() {
+            true => Err(Lacking::None),
+            false => Ok(gathered),
+        }
+    }
+
+    fn add(
+        &self,
+        gathered: &mut Gathered,
+        (name, critical): (Box<str>, bool),
+        source: Source,
+        gathering: &Gathering<'_>,
+    ) {
+        let keys = &gathering.keys;
+        let has = |selected: &Selected| {
+            let tag = tag_text(&self.describe_selected(selected).validators);
+            keys.contains(&name, &tag)
+        };
+        let kept = match keys.is_empty() {
+            true => None,
+            // A client may have it under any coding.
+            false => self.all(&source).find(has),
+        };
+        gathered.is_delta |= kept.is_some();
+        let (kept, selected) = match (kept, gathering.codings) {
+            (Some(selected), _) => (true, selected),
+            (None, None) => (false, self.plain(&source)),
+            (None, Some(request)) => {
+                gathered.is_coded |= self.all(&source).nth(1).is_some();
+                (false, self.select(source, request))
+            }
+        };
+        gathered.parts.push(Part {
+            name,
+            critical,
+            kept,
+            selected,
+        });
+    }
+
+    /// What is at a canonical path; `None` when nothing is.
+    fn source(&self, path: &[u8], gathering: &Gathering<'_>) -> Result<Option<Source>, Lacking> {
+        if let Some(file) = self.index.file(path) {
+            return Ok(Some(Source::Indexed(file)));
+        }
+        let found = self.store.as_deref().map(|store| match gathering.anew {
+            true => store.look(path, gathering.now),
+            false => store.find(path, gathering.now),
+        });
+        match found {
+            Some(Lookup::Found(resource)) => Ok(Some(Source::Stored(resource))),
+            Some(Lookup::Overloaded) => Err(Lacking::Overloaded),
+            Some(Lookup::Folder | Lookup::Missing | Lookup::Forbidden) | None => Ok(None),
+        }
+    }
+
+    /// How the file of a group's page is asked for by itself.
+    fn target_of(&self, page: &Source, path: &[u8]) -> String {
+        match page {
+            Source::Indexed(file) => self.index.site().file(*file).path.clone(),
+            Source::Stored(_) if path.ends_with(b"/") => encoded(&[path, INDEX].concat()),
+            Source::Stored(_) => encoded(path),
+        }
+    }
+
+    /// The representation without a coding.
+    fn plain(&self, source: &Source) -> Selected {
+        self.all(source)
+            .next()
+            .expect("the plain representation is always there")
+    }
+
+    /// All representations, the one without a coding first.
+    fn all<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = Selected> + 'a {
+        let (file, resource) = match source {
+            Source::Indexed(file) => (Some(*file), None),
+            Source::Stored(resource) => (None, Some(resource)),
+        };
+        let indexed = file
+            .into_iter()
+            .flat_map(|file| self.index.representations(file))
+            .map(|(id, _)| Selected(Place::Indexed(id)));
+        let stored = resource.into_iter().flat_map(|resource| {
+            (0..resource.variants().len())
+                .map(|place| Selected(Place::Stored(Arc::clone(resource), place as u8)))
+        });
+        indexed.chain(stored)
+    }
+}
+
+impl Packager {
+    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the entry out that was looked at longest ago, where there are as many as there may be.
+fn make_room<K: Clone + Eq + std::hash::Hash, V>(
+    entries: &mut HashMap<K, V>,
+    looked_at: impl Fn(&V) -> Instant,
+) -> Option<V> {
+    if entries.len() < MOST_KEPT {
+        return None;
+    }
+    let oldest = entries
+        .iter()
+        .min_by_key(|(_, entry)| looked_at(entry))
+        .map(|(key, _)| key.clone())?;
+    entries.remove(&oldest)
+}
+
+fn overloaded() -> Answer {
+    Answer::refusal(Status::SERVICE_UNAVAILABLE)
+}
+
+fn is_html(resource: &Resource) -> bool {
+    resource.content_type().starts_with(b"text/html")
+}
