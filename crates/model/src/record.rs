@@ -75,6 +75,8 @@ pub struct FileArrival {
     pub started: Instant,
     /// When it was whole, or found current.
     pub usable: Instant,
+    /// Octets read from all connections by then, heads and frames included, protection (TLS) not.
+    pub read: Bytes,
     /// How it came.
     pub by: Delivery,
 }

@@ -367,6 +367,7 @@ impl PageDriver {
                 octets: Bytes(item.received),
                 started: item.started?,
                 usable: item.resolved?.at,
+                read: item.resolved?.octets,
                 by: item.by?,
             })
         };

@@ -182,6 +182,7 @@ fn timeless(files: &[FileArrival]) -> Vec<FileArrival> {
     let without = |file: &FileArrival| FileArrival {
         started: Instant::ZERO,
         usable: Instant::ZERO,
+        read: Bytes(0),
         ..file.clone()
     };
     files.iter().map(without).collect()
@@ -230,6 +231,7 @@ fn each_file_is_used_when_its_own_octets_are_there() {
                 false => 0,
             };
             assert_eq!(at(place), end + behind, "{policy} {place}");
+            assert_eq!(retrieval.files[place].read, Bytes((end + behind) as u64));
         }
         let milestones = retrieval.milestones;
         assert_eq!(milestones.base_complete, Some(retrieval.files[0].usable));
