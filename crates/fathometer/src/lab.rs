@@ -156,6 +156,11 @@ impl Lab {
         self.wire.server_receiver()
     }
 
+    /// The same of the client's host.
+    pub fn client_receiver(&self) -> Option<u32> {
+        self.wire.client_receiver()
+    }
+
     /// Waits until nothing has been under way for `quiet`, at most for `limit`; says whether it
     /// became quiet.
     pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {

@@ -65,6 +65,10 @@ pub struct WireOptions {
     /// Whether the server's host receives on a thread of its own, whose work can be charged to it
     /// ([`Wire::server_receiver`]); otherwise the path does that work.
     pub server_receives: bool,
+    /// The same of the client's host ([`Wire::client_receiver`]).
+    pub client_receives: bool,
+    /// The most octets that the capture keeps of a packet; `None` keeps all.
+    pub snap_length: Option<u32>,
     /// Whether packets are counted by class and time ([`Carried::packets`]).
     pub count_packets: bool,
 }
@@ -81,6 +85,8 @@ impl WireOptions {
             limits: None,
             client_acks: None,
             server_receives: false,
+            client_receives: false,
+            snap_length: None,
             count_packets: false,
         }
     }
@@ -125,6 +131,7 @@ pub struct Wire {
     down: Running,
     taps: Option<Arc<Taps>>,
     server: Option<Receiver>,
+    client: Option<Receiver>,
     limits: Limits,
     clock: Clock,
 }
@@ -163,24 +170,29 @@ impl Wire {
                 options.seed,
                 options.clock,
                 &options.comment,
+                options.snap_length,
             )?)),
         };
         let acks: Option<Acks> = options.client_acks.map(|clock| {
             let seed = options.seed.stream("client.acks");
             Arc::new(Mutex::new(DelayedAck::new(clock, seed)))
         });
-        let receiver = match options.server_receives {
-            true => Some(Receiver::start(server, options.clock)?),
-            false => None,
+        let receiver = |wanted: bool, device: &Arc<Tun>| {
+            wanted
+                .then(|| Receiver::start(device, options.clock))
+                .transpose()
         };
+        let server_receiver = receiver(options.server_receives, server)?;
+        let client_receiver = receiver(options.client_receives, client)?;
         let start = |direction: Direction, from: &Arc<Tun>, to: &Arc<Tun>| {
+            let receiver = match direction {
+                Direction::Up => &server_receiver,
+                Direction::Down => &client_receiver,
+            };
             let ends = Ends {
                 from,
                 to,
-                ring: receiver
-                    .as_ref()
-                    .filter(|_| direction == Direction::Up)
-                    .map(Receiver::ring),
+                ring: receiver.as_ref().map(Receiver::ring),
             };
             let link = Link::new(profile, direction, options.seed);
             Running::start(direction, link, ends, taps.clone(), acks.clone(), options)
@@ -191,13 +203,19 @@ impl Wire {
             limits: options.limits.unwrap_or_else(|| Limits::of(profile)),
             clock: options.clock,
             taps,
-            server: receiver,
+            server: server_receiver,
+            client: client_receiver,
         })
     }
 
     /// The thread on which the server's host receives, as the kernel numbers it, when it has one.
     pub fn server_receiver(&self) -> Option<u32> {
         self.server.as_ref().map(Receiver::thread_id)
+    }
+
+    /// The same of the client's host.
+    pub fn client_receiver(&self) -> Option<u32> {
+        self.client.as_ref().map(Receiver::thread_id)
     }
 
     /// Waits until no packet has been under way for `quiet`, at most until `limit` has passed;
@@ -242,12 +260,13 @@ impl Wire {
         self.down.tell_to_stop();
         let (up, packets_up) = self.up.finish("up", self.limits, &mut validity);
         let (down, packets_down) = self.down.finish("down", self.limits, &mut validity);
-        if let Some(refused) = self.server.as_ref().map(Receiver::refused)
-            && refused > 0
-        {
-            validity.invalidate(format!(
-                "the server's device refused {refused} packets (limit 0)"
-            ));
+        for (host, receiver) in [("server", &self.server), ("client", &self.client)] {
+            let refused = receiver.as_ref().map_or(0, Receiver::refused);
+            if refused > 0 {
+                validity.invalidate(format!(
+                    "the {host}'s device refused {refused} packets (limit 0)"
+                ));
+            }
         }
         if let Some(taps) = self.taps.take().and_then(Arc::into_inner)
             && let Err(error) = taps.finish()

@@ -45,13 +45,15 @@ pub(super) struct DirectionTaps<'a> {
 }
 
 impl Taps {
-    /// Creates the file. `comment` says what the capture belongs to.
+    /// Creates the file. `comment` says what the capture belongs to, `snap_length` how many octets it keeps
+    /// of a packet at most.
     pub(super) fn create(
         file: &Path,
         profile: &Profile,
         seed: Seed,
         clock: Clock,
         comment: &str,
+        snap_length: Option<u32>,
     ) -> Result<Taps> {
         let mut what = format!("path {profile}; seed {seed}");
         if !comment.is_empty() {
@@ -66,7 +68,7 @@ impl Taps {
         let tap = |name: &str, description: &str, direction: Direction| Tap {
             name: name.to_owned(),
             description: description.to_owned(),
-            snap_length: 0,
+            snap_length: snap_length.unwrap_or(0),
             bits_per_second: profile
                 .direction(direction)
                 .rate
