@@ -86,6 +86,54 @@ fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
 }
 
 #[test]
+fn a_contrast_is_a_ratio_over_the_same_ratio_elsewhere() {
+    let study = StudyData::parse(StudySources {
+        tables: include_str!("../../../papers/nielsen97/tables.toml"),
+        figures: include_str!("../../../papers/nielsen97/figures.csv"),
+        claims: r#"
+            [[claim]]
+            id = "X01"
+            sentence = "What one request at a time costs is more on a longer path."
+            published = "made up"
+            [[claim.test]]
+            label = "seconds, serial over pipelined, WAN over LAN"
+            kind = "contrast"
+            metric = "elapsed_s"
+            common = { visit = "first", server = "embedded-jigsaw", path = "wan" }
+            left = { policy = "h1.1" }
+            right = { policy = "h1.1-pipeline" }
+            baseline = { path = "lan" }
+            holds = "> 1.2"
+            weaker = "> 1"
+        "#,
+    })
+    .unwrap();
+    let mut fixture = main_block();
+    // Every replicate has noise of its own, which the four cells share.
+    set(&mut fixture, "elapsed_s", |r| {
+        let noise = 1.0 + f64::from(r.replicate) / 2.0;
+        let cost = match (r.cell.level("policy"), r.cell.level("path")) {
+            (Some("h1.1"), Some("wan")) => 1.5,
+            (Some("h1.1"), _) => 1.2,
+            _ => 1.0,
+        };
+        Some(noise * cost)
+    });
+    let verdict = verdict_of(&fixture, &study, "X01");
+    let part = &verdict.parts[0];
+    assert_eq!(verdict.verdict, Verdict::Holds, "{part:?}");
+    assert_eq!((part.n, part.sides), (5, Sides::Paired));
+    let interval = part.interval.unwrap();
+    assert!((part.value.unwrap() - 1.25).abs() < 1e-9);
+    assert!((interval.low - 1.25).abs() < 1e-9 && (interval.high - 1.25).abs() < 1e-9);
+
+    // Without the cells that it is contrasted with there is nothing to say.
+    fixture.keep(|r| r.cell.level("path") == Some("wan"));
+    let missing = verdict_of(&fixture, &study, "X01");
+    assert_eq!(missing.verdict, Verdict::NotTested);
+}
+
+#[test]
 fn one_replicate_decides_nothing_and_shows_where_it_leans() {
     let mut fixture = main_block();
     fixture.keep(|r| r.replicate == 0);

@@ -7,7 +7,7 @@ use super::{
     Weaker,
 };
 use crate::run::{Cell, CellState, Run};
-use crate::statistics::{Bootstrap, Estimate, Interval, Sides};
+use crate::statistics::{Bootstrap, Estimate, Interval, Sides, mean};
 use crate::study::{Selection, StudyData, Unresolved};
 use crate::sweep::number;
 
@@ -224,6 +224,9 @@ impl Bench<'_> {
         if relation.kind == Kind::Distance {
             return self.distance(relation, place);
         }
+        if let (Kind::Contrast, Some(baseline)) = (relation.kind, &relation.baseline) {
+            return self.contrast(relation, baseline, place);
+        }
         let left = match self.values(&relation.left, relation, place) {
             Ok(values) => values,
             Err(problem) => return problem,
@@ -255,6 +258,47 @@ impl Bench<'_> {
             _ => self.bootstrap.difference(&left, &right, sides),
         };
         match estimate {
+            Some(estimate) => Measured::Estimate(estimate, sides, remark),
+            None => Measured::Missing,
+        }
+    }
+
+    /// A ratio here over the same ratio at the levels of `baseline`. Where all four cells have the same
+    /// replicates these are drawn together: what one replicate met, each of the four met.
+    fn contrast(&self, relation: &Relation, baseline: &Selection, place: &Selection) -> Measured {
+        let mut cells = Vec::new();
+        for other in [None, Some(baseline)] {
+            for side in relation.sides() {
+                let side = Side {
+                    metric: side.metric.clone(),
+                    selection: match other {
+                        Some(baseline) => side.selection.with(baseline),
+                        None => side.selection.clone(),
+                    },
+                };
+                match self.values(&side, relation, place) {
+                    Ok(values) => cells.push(values),
+                    Err(problem) => return problem,
+                }
+            }
+        }
+        let numbers = |cell: &Values| cell.values.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
+        let sides = match cells.iter().all(|cell| numbers(cell) == numbers(&cells[0])) {
+            true => Sides::Paired,
+            false => Sides::Independent,
+        };
+        let remark = cells
+            .iter()
+            .fold(String::new(), |all, cell| join(&all, &cell.remark));
+        let samples: Vec<Vec<f64>> = cells
+            .iter()
+            .map(|cell| cell.values.iter().map(|(_, v)| *v).collect())
+            .collect();
+        let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
+        let statistic = |drawn: &[&[f64]]| {
+            (mean(drawn[0]) / mean(drawn[1])) / (mean(drawn[2]) / mean(drawn[3]))
+        };
+        match self.bootstrap.estimate(&samples, sides, &statistic) {
             Some(estimate) => Measured::Estimate(estimate, sides, remark),
             None => Measured::Missing,
         }

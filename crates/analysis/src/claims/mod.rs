@@ -121,7 +121,7 @@ pub struct Relation {
     pub left: Side,
     /// The denominator of a ratio, the subtrahend of a difference.
     pub right: Option<Side>,
-    /// The levels that make of a side what its loss is counted from.
+    /// The levels that make of a side what its loss is counted from, or what a contrast is with.
     pub baseline: Option<Selection>,
     /// What is looked at of a whole curve; absent where single cells are compared.
     pub sweep: Option<Sweep>,
@@ -139,6 +139,9 @@ pub enum Kind {
     Difference,
     /// The mean of one cell over that of another.
     Ratio,
+    /// A ratio over the same ratio at other levels, those of the `baseline`: below 1 the left side fares better
+    /// here than there.
+    Contrast,
     /// How far two distributions lie apart, from 0 to 1: the greatest difference of their cumulative
     /// shares (Kolmogorov and Smirnov), at those steps at which the records have them. The metric is a
     /// family of shares in percent, as in `cwnd_le_*_pct`.
@@ -163,6 +166,9 @@ pub enum Kind {
     Loss,
     /// The slope of a curve past its knee over its slope up to it.
     Bend,
+    /// Where the first curve comes to lie below the second for good, going up the levels: the last place where
+    /// their order changes so, on straight lines between the levels.
+    Crossing,
     /// How far the order of several curves is turned round between levels or environments: the smaller
     /// of the two leads, as a ratio, of that pair which each leads somewhere; below 1 when none does.
     Ranking,
@@ -173,7 +179,7 @@ impl Kind {
     pub fn is_sweep(self) -> bool {
         !matches!(
             self,
-            Kind::Level | Kind::Difference | Kind::Ratio | Kind::Distance
+            Kind::Level | Kind::Difference | Kind::Ratio | Kind::Contrast | Kind::Distance
         )
     }
 }
@@ -348,7 +354,13 @@ impl Relation {
             ..
         } = text;
         let sides = match kind {
-            Kind::Difference | Kind::Ratio | Kind::Distance | Kind::Gain | Kind::Loss => 2..=2,
+            Kind::Difference
+            | Kind::Ratio
+            | Kind::Contrast
+            | Kind::Distance
+            | Kind::Gain
+            | Kind::Loss
+            | Kind::Crossing => 2..=2,
             Kind::Slope => 1..=2,
             Kind::Level
             | Kind::Knee
@@ -370,9 +382,9 @@ impl Relation {
                 "a comparison of {metric} has a left and a right side"
             ));
         }
-        if baseline.is_some() != (kind == Kind::Loss) {
+        if baseline.is_some() != matches!(kind, Kind::Loss | Kind::Contrast) {
             return Err(format!(
-                "a loss of {metric}, and nothing else, has a baseline"
+                "a loss or a contrast of {metric}, and nothing else, has a baseline"
             ));
         }
         if (kind == Kind::Distance) != is_family(&metric) {

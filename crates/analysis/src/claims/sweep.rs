@@ -478,10 +478,34 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
             let (past, before) = (part(one, Place::Past)?, part(one, Place::ToKnee)?);
             Ok(slope(&past.0, &past.1) / slope(&before.0, &before.1))
         }
-        Kind::Level | Kind::Difference | Kind::Ratio | Kind::Distance | Kind::Ranking => {
-            Ok(f64::NAN)
-        }
+        Kind::Crossing => crossing(one, &curves[1])
+            .ok_or_else(|| format!("the curves do not cross along {along}")),
+        Kind::Level
+        | Kind::Difference
+        | Kind::Ratio
+        | Kind::Contrast
+        | Kind::Distance
+        | Kind::Ranking => Ok(f64::NAN),
     }
+}
+
+/// Where `one` comes to lie below `other` for good, at levels that both have and between them on straight
+/// lines; `None` when it never does.
+fn crossing(one: &Drawn<'_>, other: &Drawn<'_>) -> Option<f64> {
+    let leads: Vec<(f64, f64)> = one
+        .xs
+        .iter()
+        .zip(&one.ys)
+        .filter_map(|(x, y)| {
+            let place = other.xs.iter().position(|own| own == x)?;
+            Some((*x, y - other.ys[place]))
+        })
+        .collect();
+    let turns = leads.windows(2).rev().find_map(|pair| {
+        let ((x0, lead0), (x1, lead1)) = (pair[0], pair[1]);
+        (lead0 > 0.0 && lead1 <= 0.0).then(|| x0 + (x1 - x0) * lead0 / (lead0 - lead1))
+    });
+    turns.filter(|_| leads.last().is_some_and(|(_, lead)| *lead <= 0.0))
 }
 
 /// The sides whose curves a relation needs; after each side of a loss stands its baseline.
@@ -600,5 +624,33 @@ impl Contest {
             high: self.allowed.map(smaller),
             places: (most_at, least_at),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn<'a>(xs: &'a [f64], ys: &[f64]) -> Drawn<'a> {
+        Drawn {
+            xs,
+            per: None,
+            ys: ys.to_vec(),
+            knee: None,
+        }
+    }
+
+    #[test]
+    fn curves_cross_where_their_order_changes_for_good() {
+        let xs = [0.0, 1.0, 50.0, 100.0];
+        let flat = drawn(&xs, &[5.0, 400.0, 400.0, 400.0]);
+        let rising = drawn(&xs, &[50.0, 60.0, 300.0, 500.0]);
+        // Below at first, above from 1 on, and below again past 75.
+        assert_eq!(crossing(&flat, &rising), Some(75.0));
+        // The other way round it comes to lie below between 0 and 1, and does not stay there.
+        assert_eq!(crossing(&rising, &flat), None);
+        assert_eq!(crossing(&flat, &flat), None);
+        let few = drawn(&xs[..3], &[50.0, 60.0, 300.0]);
+        assert_eq!(crossing(&flat, &few), None);
     }
 }

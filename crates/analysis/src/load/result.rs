@@ -204,6 +204,8 @@ pub struct Counts {
     pub connect_failures: BTreeMap<Failure, u64>,
     /// Pages of which every exchange completed.
     pub pages: u64,
+    /// Connections that users of a closed loop established for those.
+    pub page_connections: u64,
     /// Pages of which one failed.
     pub pages_failed: u64,
     /// Sessions that came to their end.

@@ -33,6 +33,7 @@ mod metrics;
 mod quantiles;
 mod sent;
 mod sequence;
+mod service;
 
 use std::fs::File;
 use std::io::Read;
@@ -42,6 +43,7 @@ use std::time::Duration;
 pub use self::capture::{CaptureError, Integrity};
 pub use self::class::{Class, ClassCounts};
 pub use self::quantiles::RttSummary;
+pub use self::service::{ServicePeriod, service_period, service_period_of_file};
 pub use self::summary::{
     Accounting, ConnectionSummary, Direction, DirectionSummary, Ending, IdleGap, SentSummary,
 };

@@ -294,10 +294,12 @@ fn scale(parts: &[&Part]) -> Scale {
     values.retain(|value| value.is_finite());
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if parts
-        .iter()
-        .all(|part| matches!(part.kind, Kind::Ratio | Kind::Gain | Kind::Ranking))
-        && low > 0.0
+    if parts.iter().all(|part| {
+        matches!(
+            part.kind,
+            Kind::Ratio | Kind::Contrast | Kind::Gain | Kind::Ranking
+        )
+    }) && low > 0.0
     {
         let room = (high / low).max(1.1).powf(0.08);
         return Scale::logarithmic(low / room, high * room, 10.0, WIDTH - 10.0);

@@ -24,7 +24,8 @@ impl StudyData {
                     self.check_metric(TABLES, &place, metric)?;
                 }
             }
-            if let Some(base) = &layout.relative_to {
+            let percent_of = layout.columns.iter().filter_map(|c| c.percent_of.as_ref());
+            for base in layout.relative_to.iter().chain(percent_of) {
                 let known = layout.rows.iter().map(|row| row.label.as_str());
                 known_word(TABLES, &place, "row", base, known)?;
             }

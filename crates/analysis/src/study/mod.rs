@@ -306,6 +306,67 @@ mod tests {
     }
 
     #[test]
+    fn the_packaging_studys_data_agree_with_each_other() {
+        let study = StudyData::parse(StudySources {
+            tables: include_str!("../../../../papers/fujinoki03/tables.toml"),
+            claims: include_str!("../../../../papers/fujinoki03/claims.toml"),
+            figures: include_str!("../../../../papers/fujinoki03/figures.csv"),
+        })
+        .unwrap();
+        let ids: Vec<&str> = study.claims.iter().map(|claim| claim.id.as_str()).collect();
+        let all: Vec<String> = (1..=10).map(|n| format!("F{n:02}")).collect();
+        assert_eq!(ids, all);
+        // Every figure of the paper's tables 3 to 7 stands in its place.
+        for (id, rows) in [
+            ("T3", 3),
+            ("T4", 3),
+            ("T5", 3),
+            ("T6", 3),
+            ("T7", 2),
+            ("T7-cpu", 3),
+        ] {
+            let table = study.table(id).unwrap();
+            let environment = table.environment.as_deref().unwrap();
+            let published = table.part_of.as_deref().unwrap_or(id);
+            let layout = study.layout(table);
+            for column in layout.columns.iter().filter(|c| c.published.is_some()) {
+                let metric = column.published.as_deref().unwrap();
+                let found = layout.groups.iter().flat_map(|group| {
+                    let variants = layout.rows.iter().filter_map(|row| row.variant.as_ref());
+                    variants.map(move |variant| format!("{variant}{}", group.suffix))
+                });
+                let found = found.filter(|variant| {
+                    let found = study
+                        .published
+                        .find(published, environment, variant, metric);
+                    found.is_some_and(|figure| figure.value.is_some())
+                });
+                // Of HTTP/1.0, in percent of itself, the paper prints the server's processor alone.
+                let rows = match metric {
+                    "client_cpu_rel_http10" => 2,
+                    _ => rows,
+                };
+                assert_eq!(found.count(), 3 * rows, "{id} {metric}");
+            }
+        }
+        // Every level that the study runs is declared, where the factor is.
+        let design: toml::Table =
+            toml::from_str(include_str!("../../../../papers/fujinoki03/study.toml")).unwrap();
+        for block in design["block"].as_array().unwrap() {
+            for part in ["factors", "quick"] {
+                let factors = block.get(part).and_then(toml::Value::as_table);
+                for (factor, levels) in factors.into_iter().flatten() {
+                    for level in levels.as_array().unwrap() {
+                        let level = level.as_str().unwrap().to_owned();
+                        let known = &study.factors[factor].levels;
+                        assert!(known.contains(&level), "{factor} {level}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_is_not_declared_is_named_with_what_is() {
         let broken = |from: &str, to: &str| {
             let tables = SOURCES.tables.replacen(from, to, 1);

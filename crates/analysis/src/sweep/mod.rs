@@ -347,6 +347,8 @@ mod tests {
     fn levels_are_numbers_with_or_without_a_unit() {
         assert_eq!((number("32"), unit("32")), (Some(32.0), ""));
         assert_eq!((number("16M"), unit("16M")), (Some(16.0), "M"));
+        let group = "pareto:mean=256k";
+        assert_eq!((number(group), unit(group)), (Some(256.0), "k"));
         assert_eq!((number("200ops"), unit("200ops")), (Some(200.0), "ops"));
         assert_eq!(number("1e3"), Some(1000.0));
         let setting = "microscape:files=43";

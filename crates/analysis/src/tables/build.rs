@@ -5,7 +5,7 @@ use super::{
     TableResult,
 };
 use crate::run::{CellState, Run};
-use crate::statistics::{Bootstrap, Estimate, Sides};
+use crate::statistics::{Bootstrap, Estimate, Interval, Sides};
 use crate::study::{Selection, StudyData, Unresolved};
 
 /// Every table of a study in every era of a run, in the order of the study, then of the eras. A table
@@ -81,7 +81,7 @@ impl Builder<'_> {
     fn row(&mut self, section: &Section, row: &Row, place: &Selection) -> RowResult {
         let (table, layout) = (self.table, self.layout);
         let base = layout.relative_to.as_ref();
-        let base = base.and_then(|label| layout.rows.iter().find(|row| row.label == *label));
+        let base = base.and_then(|label| row_of(layout, label));
         let base = base.filter(|base| base.label != row.label);
         let mut data = Vec::new();
         for group in &layout.groups {
@@ -95,15 +95,18 @@ impl Builder<'_> {
                 let also: Vec<Selection> = also.collect();
                 let published = |row: &Row| {
                     let variant = row.variant.as_ref();
+                    let variant = variant.map(|variant| format!("{variant}{}", group.suffix));
                     published(
                         self.study,
-                        &table.id,
+                        table.part_of.as_ref().unwrap_or(&table.id),
                         environment,
-                        variant,
+                        variant.as_ref(),
                         column,
                         &group.prefix,
                     )
                 };
+                let whole = column.percent_of.as_ref();
+                let whole = whole.and_then(|label| row_of(layout, label));
                 let own = published(row);
                 let relative = base.map(|base| Relative {
                     ours: self.ratio(&ours, &place.with(&base.select), column),
@@ -112,10 +115,10 @@ impl Builder<'_> {
                         .map(|(own, base)| own.value / base.value),
                 });
                 cells.push(Datum {
-                    ours: self.measured(&ours, column),
+                    ours: self.measured(&ours, whole, column),
                     also: also
                         .iter()
-                        .map(|selection| self.measured(selection, column))
+                        .map(|selection| self.measured(selection, whole, column))
                         .collect(),
                     published: own,
                     relative,
@@ -147,7 +150,13 @@ impl Builder<'_> {
         ratio.filter(|ratio| ratio.value.is_finite())
     }
 
-    fn measured(&mut self, selection: &Selection, column: &Column) -> Measured {
+    /// The figure of a place, in percent of that of the row `whole` where there is one.
+    fn measured(
+        &mut self,
+        selection: &Selection,
+        whole: Option<&Row>,
+        column: &Column,
+    ) -> Measured {
         let cell = match selection.resolve(self.run, &self.study.factors) {
             Ok(cell) => cell,
             Err(Unresolved::NotMeasured) => return Measured::Missing,
@@ -178,7 +187,13 @@ impl Builder<'_> {
             }
         };
         let values: Vec<f64> = column.values(cell).into_iter().map(|(_, v)| v).collect();
-        let Some(estimate) = self.bootstrap.mean(&values) else {
+        let estimate = match whole {
+            None => self.bootstrap.mean(&values),
+            Some(whole) => self
+                .ratio(selection, &selection.with(&whole.select), column)
+                .map(percent),
+        };
+        let Some(estimate) = estimate else {
             return Measured::Missing;
         };
         let (fewest, most) = self.replicates.unwrap_or((estimate.n, estimate.n));
@@ -195,6 +210,21 @@ impl Builder<'_> {
                 self.footnotes.len()
             }
         }
+    }
+}
+
+fn row_of<'l>(layout: &'l Layout, label: &str) -> Option<&'l Row> {
+    layout.rows.iter().find(|row| row.label == label)
+}
+
+fn percent(share: Estimate) -> Estimate {
+    Estimate {
+        value: 100.0 * share.value,
+        interval: share.interval.map(|interval| Interval {
+            low: 100.0 * interval.low,
+            high: 100.0 * interval.high,
+        }),
+        ..share
     }
 }
 

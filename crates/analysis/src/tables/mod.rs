@@ -66,6 +66,9 @@ pub struct Column {
     /// What the published figures are multiplied by to have our unit, as in a million; absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_times: Option<f64>,
+    /// The heading of a row: figures are shown in percent of that row's, as are the published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent_of: Option<String>,
     /// Digits after the point; absent: three significant digits, as for times.
     pub decimals: Option<u8>,
     /// Whether it belongs in the short form of the table.
@@ -138,6 +141,9 @@ pub struct Group {
     /// What stands before the published metric's name, as in `first.`.
     #[serde(default)]
     pub prefix: String,
+    /// What stands behind the names of the rows in the published figures, as in ` 4KB`.
+    #[serde(default)]
+    pub suffix: String,
     /// The published environment, where the table does not name it.
     pub environment: Option<String>,
 }
@@ -177,6 +183,8 @@ pub struct Table {
     pub select: Selection,
     /// The environment of its published figures.
     pub environment: Option<String>,
+    /// The paper's name for it, where it is a part of one of the paper's tables.
+    pub part_of: Option<String>,
     /// The same cells of other servers, as in a real one beside ours.
     #[serde(default)]
     pub also: Vec<Also>,

@@ -1,0 +1,153 @@
+//! How long a server was at work, as its own end of the path saw it.
+//!
+//! Fujinoki et al. (2003) measure a server's response time from the arrival of the first request to the
+//! transmission of the last packet of the last file. That is what is looked for here, at the taps
+//! `server.rx` and `server.tx` of our own captures; a capture without them has no such time. Requests and
+//! responses are packets with payload: TCP segments that carry octets, and all datagrams of UDP.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::capture::{Capture, CaptureError};
+use super::link;
+use super::parse::{Parsed, Transport};
+use super::tap::TapRole;
+
+/// When a server was at work, in nanoseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServicePeriod {
+    /// The first request arrived.
+    pub first_arrival: u64,
+    /// The last packet with payload left, whatever became of it on the path.
+    pub last_departure: u64,
+}
+
+impl ServicePeriod {
+    /// How long that is, in nanoseconds.
+    pub fn length_ns(self) -> u64 {
+        self.last_departure - self.first_arrival
+    }
+}
+
+/// Looks for the period in a capture. Packets before `since`, in nanoseconds since the Unix epoch, are not
+/// looked at: with TLS the packets of a handshake have payload too, and come before the first request is sent.
+/// `None` where no request arrived, or nothing left after it.
+///
+/// # Errors
+/// As [`account`](super::account).
+pub fn service_period(
+    reader: impl Read,
+    since: u64,
+) -> Result<Option<ServicePeriod>, CaptureError> {
+    let mut capture = Capture::open(reader)?;
+    let mut first_arrival: Option<u64> = None;
+    let mut last_departure: Option<u64> = None;
+    while let Some(record) = capture.next_record()? {
+        let role = record.interface.name.as_deref().and_then(TapRole::of);
+        let (Some(role), Some(time)) = (role.filter(|role| role.is_server()), record.time) else {
+            continue;
+        };
+        let looked_for = match role {
+            TapRole::ServerReceives => first_arrival.is_none() && time >= since,
+            _ => first_arrival.is_some(),
+        };
+        if !looked_for || !carries(record.interface.link, record.data, record.original_length) {
+            continue;
+        }
+        match role {
+            TapRole::ServerReceives => first_arrival = Some(time),
+            // Both directions are written into one file as they come: a stamp may lie before an
+            // earlier record's.
+            _ => last_departure = last_departure.max(Some(time)),
+        }
+    }
+    let period = first_arrival.zip(last_departure);
+    Ok(period
+        .filter(|(first, last)| last >= first)
+        .map(|(first_arrival, last_departure)| ServicePeriod {
+            first_arrival,
+            last_departure,
+        }))
+}
+
+/// As [`service_period`], of a file.
+///
+/// # Errors
+/// As [`account_file`](super::account_file).
+pub fn service_period_of_file(
+    path: &Path,
+    since: u64,
+) -> Result<Option<ServicePeriod>, CaptureError> {
+    let file = File::open(path).map_err(|source| CaptureError::Io { offset: 0, source })?;
+    service_period(file, since)
+}
+
+/// Whether a packet has payload.
+fn carries(link: super::capture::LinkType, data: &[u8], original_length: u32) -> bool {
+    let Some(packet) = link::ip_packet(link, data) else {
+        return false;
+    };
+    let before = (data.len() - packet.len()) as u32;
+    match Parsed::parse(packet, original_length.saturating_sub(before)) {
+        Parsed::Ip(ip) => match ip.transport {
+            Transport::Tcp(segment) => segment.payload_length > 0,
+            Transport::Udp => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::Flags;
+    use super::super::synthetic::{CaptureWriter, Conversation};
+    use super::*;
+
+    const ACK: Flags = Flags::ACK;
+
+    /// The taps of our own captures, with a request that takes 45 ms to the server and two packets back.
+    fn capture() -> Vec<u8> {
+        let (client, server) = ("10.0.0.1:1025", "10.0.0.2:80");
+        let (client, server) = (client.parse().unwrap(), server.parse().unwrap());
+        let mut talk = Conversation::new(client, server, (1, 1));
+        let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
+        let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, 101)));
+        let [syn, syn_ack, ack] = talk.open();
+        let up = |at: u64| [(0, at), (1, at + 45)];
+        let down = |at: u64| [(2, at), (3, at + 45)];
+        let packets = [
+            (syn, up(0)),
+            (syn_ack, down(45)),
+            (ack, up(90)),
+            (talk.up(ACK, 120), up(90)),
+            (talk.down(ACK, 0), down(136)),
+            (talk.down(ACK, 1460), down(140)),
+            (talk.down(ACK, 700), down(150)),
+            (talk.up(ACK, 0), up(195)),
+            (talk.down(Flags(0x11), 0), down(300)),
+        ];
+        for (plan, times) in packets {
+            for (tap, at) in times {
+                writer.packet(tap, at * 1_000_000, &plan.ip_packet(), None);
+            }
+        }
+        writer.into_octets()
+    }
+
+    #[test]
+    fn a_server_works_from_the_first_request_to_the_last_packet_with_payload() {
+        let period = service_period(&capture()[..], 0).unwrap().unwrap();
+        assert_eq!(period.first_arrival, 135_000_000);
+        assert_eq!(period.last_departure, 150_000_000);
+        assert_eq!(period.length_ns(), 15_000_000);
+    }
+
+    #[test]
+    fn what_comes_before_is_not_looked_at() {
+        assert_eq!(service_period(&capture()[..], 135_000_001).unwrap(), None);
+        let exactly = service_period(&capture()[..], 135_000_000).unwrap();
+        assert!(exactly.is_some());
+    }
+}
