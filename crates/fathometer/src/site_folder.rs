@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fathometer_model::{Body, ContentCoding, File, FileId, Page, Site};
+use fathometer_sys::page_cache;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Codings and the endings of their files. Files are written with the first of a coding.
@@ -75,8 +76,7 @@ fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteFol
 pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     let mut written = 0;
     for file in &site.files {
-        let name = percent_decode_str(file.path.trim_start_matches('/'));
-        let path = folder.join(OsString::from_vec(name.collect()));
+        let path = folder.join(name_of(&file.path));
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(system("make the folder", parent))?;
         }
@@ -98,19 +98,55 @@ pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     Ok(written)
 }
 
+/// Makes a file of one folder the same file in another, where both are on one file system.
+pub fn link(target: &str, from: &Path, to: &Path) -> Result<(), SiteFolderError> {
+    let path = to.join(name_of(target));
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(system("make the folder", parent))?;
+    }
+    fs::hard_link(from.join(name_of(target)), &path).map_err(system("link", &path))
+}
+
+/// The file of a target, relative to its site's folder.
+pub fn name_of(target: &str) -> PathBuf {
+    let name = percent_decode_str(target.trim_start_matches('/'));
+    PathBuf::from(OsString::from_vec(name.collect()))
+}
+
 /// Makes the system forget what it keeps of the files below `folder` in memory, so that whoever reads
 /// them next reads them from the disk, and is charged for keeping them. Files must not be in use.
 pub fn forget(folder: &Path) -> Result<(), SiteFolderError> {
-    let mut paths = Vec::new();
-    collect(folder, folder, &mut paths)?;
-    for path in paths {
-        let file = DiskFile::open(&path).map_err(system("open", &path))?;
-        // What is not on the disk yet cannot be forgotten.
-        file.sync_data().map_err(system("save", &path))?;
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
-            .map_err(|error| system("forget", &path)(error.into()))?;
+    for path in files_below(folder)? {
+        forget_file(&path)?;
     }
     Ok(())
+}
+
+/// The same of one file.
+pub fn forget_file(path: &Path) -> Result<(), SiteFolderError> {
+    let file = DiskFile::open(path).map_err(system("open", path))?;
+    page_cache::forget(&file).map_err(|error| system("forget", path)(io::Error::other(error)))
+}
+
+/// Reads a file, so that the system has it in memory.
+pub fn remember_file(path: &Path) -> Result<(), SiteFolderError> {
+    let mut file = DiskFile::open(path).map_err(system("open", path))?;
+    io::copy(&mut file, &mut io::sink()).map_err(system("read", path))?;
+    Ok(())
+}
+
+/// Pages of a file that the system has in memory.
+pub fn pages_in_memory(path: &Path) -> Result<u64, SiteFolderError> {
+    let file = DiskFile::open(path).map_err(system("open", path))?;
+    page_cache::resident_pages(&file)
+        .map_err(|error| system("look at", path)(io::Error::other(error)))
+}
+
+/// Every regular file below a folder.
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>, SiteFolderError> {
+    let mut paths = Vec::new();
+    collect(folder, folder, &mut paths)?;
+    Ok(paths)
 }
 
 fn write_one(path: &Path, body: &Body, modified: SystemTime) -> Result<(), SiteFolderError> {

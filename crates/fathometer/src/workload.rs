@@ -2,8 +2,9 @@
 //!
 //! `fathometer-workload` makes them and reads no files; this module gives it the files that names
 //! like `log:access.log` ask for, and adds SURGE, whose parameters are part of the name
-//! (`surge:files=5000,requests=1000000`), and pages of the first files of Microscape
-//! (`microscape:files=8`).
+//! (`surge:files=5000,requests=1000000`), pages of the first files of Microscape
+//! (`microscape:files=8`), and the groups of Fujinoki et al. by the mean of their files (`pareto:mean=4k`, which is
+//! `pareto-4k` with a number for curves).
 
 use fathometer_model::{Seed, Site};
 use fathometer_workload::fit::FitReport;
@@ -53,6 +54,7 @@ fn with_cause(error: &WorkloadError) -> String {
 
 const SURGE: &str = "surge";
 const MICROSCAPE: &str = "microscape";
+const PARETO: &str = "pareto";
 const SIGMETRICS: &str = "surge-sigmetrics98";
 
 /// Files and requests of a SURGE workload when its name does not say: those of the paper's main
@@ -89,6 +91,11 @@ pub fn load(
         let page = first_files_of_microscape(name, settings, seed)?;
         return Ok(Loaded::Plain(Box::new(page)));
     }
+    if word == PARETO {
+        return Ok(Loaded::Plain(Box::new(group_by_mean(
+            name, settings, seed,
+        )?)));
+    }
     let options = Options {
         seed,
         ..Options::default()
@@ -98,6 +105,29 @@ pub fn load(
         Ok(String::from_utf8_lossy(&std::fs::read(file)?).into_owned())
     })?;
     Ok(Loaded::Plain(Box::new(workload)))
+}
+
+/// A group of Fujinoki et al. by the mean of its files.
+fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, LoadError> {
+    let known: Vec<&str> = workload::NAMES
+        .iter()
+        .filter_map(|name| name.strip_prefix(PARETO)?.strip_prefix('-'))
+        .collect();
+    let mean = settings.strip_prefix("mean=").filter(|m| known.contains(m));
+    let mean = mean.ok_or_else(|| LoadError::Name {
+        name: name.to_owned(),
+        fault: format!("there is mean= with one of {}", known.join(", ")),
+    })?;
+    let options = Options {
+        seed,
+        ..Options::default()
+    };
+    let group = format!("{PARETO}-{mean}");
+    let mut workload = workload::by_name(&group, &options, |file| {
+        Err(std::io::Error::other(format!("{file} is not needed")))
+    })?;
+    workload.plan.name = name.to_owned();
+    Ok(workload)
 }
 
 /// Microscape's page with its first files alone, the base counted in: how many files a page has is then
@@ -240,6 +270,7 @@ pub fn describe(name: &str) -> String {
         SURGE => "SURGE (Barford and Crovella 1998); also \
              surge:files=2000,requests=500000,order=random,form=renormalised"
             .to_owned(),
+        PARETO => "a group of Fujinoki et al. by the mean of its files".to_owned(),
         MICROSCAPE if name.contains(':') => {
             "the first files of Microscape's page, as many as files says".to_owned()
         }
@@ -266,6 +297,17 @@ mod tests {
 
     fn quiet(name: &str) -> Result<Loaded, LoadError> {
         load(name, Seed(1), &mut |_, _| {})
+    }
+
+    #[test]
+    fn a_group_has_its_mean_in_its_name() {
+        let sizes = |name: &str| -> Vec<u64> {
+            let site = quiet(name).unwrap().site(Seed(1));
+            site.files.iter().map(|file| file.body.len().0).collect()
+        };
+        assert_eq!(sizes("pareto:mean=16k"), sizes("pareto-16k"));
+        let error = quiet("pareto:mean=17k").unwrap_err().to_string();
+        assert!(error.contains("4k, 16k, 32k, 256k, 1024k"), "{error}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::Packages;
 use fathometer_http::origin::{Origin, OriginConfig, OriginError};
 use fathometer_model::{Bytes, Instant, Site};
+use fathometer_sys::usage::ThreadClock;
 use fathometer_sys::{Clock, socket};
 use fathometer_tls::{ServerOptions, ServerSettings, SettingsError, Tickets};
 
@@ -243,6 +244,14 @@ impl Running {
     pub fn responses(&self) -> Option<u64> {
         match self {
             Running::Embedded { handle, .. } => Some(handle.responses()),
+            Running::Program(_) => None,
+        }
+    }
+
+    /// The clock of the processor time of our origin's thread. Of a program there is none.
+    pub fn thread(&self) -> Option<ThreadClock> {
+        match self {
+            Running::Embedded { thread, .. } => ThreadClock::of(thread),
             Running::Program(_) => None,
         }
     }

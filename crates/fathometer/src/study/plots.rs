@@ -17,9 +17,11 @@ pub(super) fn draw(
 ) -> Result<Vec<Plot>, RunError> {
     let mut plots = Vec::new();
     for (n, plot) in study.plots.iter().enumerate() {
+        let block = plot.cell.get("block").map_or("main", String::as_str);
         let Some(cell) = valid_cells.iter().find(|name| {
-            name.starts_with("main/")
-                && plot.cell.iter().all(|(factor, level)| {
+            let mut levels = plot.cell.iter().filter(|(factor, _)| *factor != "block");
+            name.starts_with(&format!("{block}/"))
+                && levels.all(|(factor, level)| {
                     name.split(['/', ','])
                         .any(|part| part == format!("{factor}={level}"))
                 })

@@ -218,8 +218,12 @@ pub fn execute(
         invalid: AtomicU32::new(were_invalid),
     };
     let lanes = past.left(schedule::lanes(&cells, request.seed));
-    let result = schedule::execute(lanes, &study.side_by_side, &ending, &|job, place| {
-        execution.run(job, past.next_place() + place)
+    let place = AtomicU32::new(past.next_place());
+    let turns = schedule::turns(lanes, &study.alone);
+    let result = turns.into_iter().try_for_each(|lanes| {
+        schedule::execute(lanes, &study.side_by_side, &ending, &|job, _| {
+            execution.run(job, place.fetch_add(1, Ordering::Relaxed))
+        })
     });
     execution.progress.finish();
 

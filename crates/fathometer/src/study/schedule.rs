@@ -3,7 +3,8 @@
 //!
 //! Every path has a lane of its own, and a lane runs as many replicates at once as the study
 //! allows on that path: cells on a modem are idle nearly all the time and disturb nobody, cells on
-//! a LAN run one after another. The lanes run beside each other.
+//! a LAN run one after another. The lanes run beside each other, but for those that a study wants alone on
+//! the machine: these come first, one after the other ([`turns`]).
 //!
 //! What makes a replicate invalid is mostly noise, and noise lasts: a hypervisor takes processor time
 //! for a minute at a stretch. So a replicate that was invalid goes to the end of its lane's queue and
@@ -138,6 +139,21 @@ pub fn lanes(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
             (lane, jobs.into_iter().map(|(_, _, job)| job).collect())
         })
         .collect()
+}
+
+/// The lanes that run at the same time: each of those that are to be `alone` by itself, in that order, then
+/// the others together.
+pub fn turns(
+    mut lanes: BTreeMap<String, VecDeque<Job>>,
+    alone: &[String],
+) -> Vec<BTreeMap<String, VecDeque<Job>>> {
+    let mut turns: Vec<BTreeMap<String, VecDeque<Job>>> = alone
+        .iter()
+        .filter_map(|lane| lanes.remove_entry(lane))
+        .map(|lane| BTreeMap::from([lane]))
+        .collect();
+    turns.push(lanes);
+    turns
 }
 
 /// Runs every job, `side_by_side[lane]` at a time in each lane, until all are done or `run` gives
@@ -331,6 +347,18 @@ mod tests {
         queue.ended(*first, false);
         assert!(matches!(queue.take(), Next::Run(job, _) if job.attempt == 1));
         assert!(matches!(queue.take(), Next::Wait));
+    }
+
+    #[test]
+    fn who_is_to_be_alone_comes_first() {
+        let names = |alone: &[&str]| -> Vec<Vec<String>> {
+            let alone: Vec<String> = alone.iter().map(|lane| (*lane).to_owned()).collect();
+            let turns = turns(lanes(&cells(), Seed(1)), &alone);
+            let names = turns.iter().map(|lanes| lanes.keys().cloned().collect());
+            names.collect()
+        };
+        assert_eq!(names(&[]), [vec!["lan", "ppp"]]);
+        assert_eq!(names(&["ppp", "wan"]), [vec!["ppp"], vec!["lan"]]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use fathometer_http::h3::server::ServerConfig;
 use fathometer_http::origin::Origin;
 use fathometer_model::Seed;
 use fathometer_quic::{Endpoint, QlogWriter, ServerSettings, TransportSettings};
+use fathometer_sys::usage::ThreadClock;
 use fathometer_sys::{Clock, UdpOptions, UdpSocket, sched};
 
 pub use self::worker::Handle;
@@ -181,6 +182,12 @@ impl Service {
             .iter()
             .map(|(handle, _)| handle.responses())
             .sum()
+    }
+
+    /// The clocks of the processor time of its threads.
+    pub fn threads(&self) -> Vec<ThreadClock> {
+        let threads = self.loops.iter().map(|(_, thread)| thread);
+        threads.filter_map(ThreadClock::of).collect()
     }
 
     /// Datagrams that the kernel has thrown away so far because the loops did not fetch them in time: a

@@ -4,20 +4,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_http::driver::{
-    FileKind, Flush, Http2Windows, Options, Policy, Priorities, Revalidation, Visit,
+    Bundle, FileKind, Flush, Http2Windows, Options, PageList, Policy, Priorities, Revalidation,
+    Visit,
 };
 use fathometer_http::origin::companions::Plan;
+use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
+use fathometer_http::package::Version as Package;
 use fathometer_model::{Bytes, ContentCoding};
 use fathometer_tls::Version;
 
 use super::super::replicate::{ReplicateError, Setup, Shared, one_of, parsed};
 use super::super::spec::Cell;
-use super::site::PageSite;
+use super::site::{PageSite, Version as SiteVersion};
 use crate::server::Demands;
 
 /// A cell's levels, understood.
 pub(super) struct Levels<'a> {
     pub(super) page: &'a PageSite,
+    /// The sets of files that are retrieved one after another, where there is no page.
+    pub(super) sets: Vec<Arc<PageList>>,
+    /// The site as the measured visit finds it, and as it was when the client came before.
+    pub(super) site: &'a SiteVersion,
+    /// Whether nothing of what is asked for is in the server's memory when the visit begins.
+    pub(super) cold: bool,
+    /// What the server makes of the files together.
+    pub(super) packages: Packages,
     pub(super) policy: Policy,
     pub(super) options: Options,
     pub(super) visit: Visit,
@@ -80,8 +91,26 @@ impl<'a> Levels<'a> {
         let visit = one_of(
             cell,
             "visit",
-            &[("first", Visit::First), ("revalidate", Visit::Revalidate)],
+            &[
+                ("first", Visit::First),
+                ("revalidate", Visit::Revalidate),
+                ("revisit", Visit::Revalidate),
+            ],
         )?;
+        let sets = match cell.level("sets") {
+            "" => 1,
+            _ => parsed(cell, "sets")?,
+        };
+        let sets = page.sets_of(setup.replicate, sets);
+        let changed = match cell.level("changed") {
+            "" => 0,
+            _ => parsed(cell, "changed")?,
+        };
+        let site = page.version(changed).ok_or_else(|| ReplicateError::Level {
+            factor: "changed",
+            level: cell.level("changed").to_owned(),
+            reason: "the site was not made so".to_owned(),
+        })?;
         let limit = cell.level("limit");
         // Of this time's machines nobody has to be slowed down.
         let period_pace = optional(cell, "pace", &[("period", true), ("none", false)], false)?
@@ -100,6 +129,15 @@ impl<'a> Levels<'a> {
         };
         Ok(Levels {
             page,
+            site,
+            cold: optional(
+                cell,
+                "page_cache",
+                &[("cold", true), ("warm", false)],
+                false,
+            )?,
+            packages: packages(cell, policy.bundle, &sets)?,
+            sets,
             policy,
             options: options(setup, shared, policy, page)?,
             visit,
@@ -144,9 +182,13 @@ impl<'a> Levels<'a> {
     }
 
     /// The levels by which a cache, or a store of sessions, is filled: plainly, and as fast as it
-    /// goes.
+    /// goes, from the site as it was at first.
     pub(super) fn plain(&self) -> Levels<'a> {
         Levels {
+            site: &self.page.first,
+            sets: self.sets.clone(),
+            packages: self.packages.clone(),
+            cold: false,
             policy: Policy {
                 pipeline: None,
                 ranges: false,
@@ -171,6 +213,47 @@ impl<'a> Levels<'a> {
             ..*self
         }
     }
+}
+
+/// What the server makes of the files together: what this policy asks for, and nothing else.
+fn packages(
+    cell: &Cell,
+    bundle: Option<Bundle>,
+    sets: &[Arc<PageList>],
+) -> Result<Packages, ReplicateError> {
+    let making = optional(
+        cell,
+        "packages",
+        &[("made", Making::Made), ("on-the-fly", Making::OnTheFly)],
+        Making::Made,
+    )?;
+    let (making, format) = match bundle {
+        None => return Ok(Packages::default()),
+        // What a client lacks is known when it asks.
+        Some(Bundle::PackageDelta) => (Making::OnTheFly, Bundle::PackageDelta),
+        Some(bundle) => (making, bundle),
+    };
+    let format = match format {
+        Bundle::Package(version) => Format::Package(version),
+        Bundle::PackageDelta => Format::Package(Package::Two),
+        Bundle::Tar | Bundle::TarWhole => Format::Tar,
+        Bundle::Zip => Format::Zip,
+    };
+    let lines = sets
+        .iter()
+        .map(|set| format!("{} {}\n", set.folder, set.files.join(" ")));
+    Ok(Packages {
+        making,
+        formats: Formats::only(format),
+        folders: !sets.is_empty(),
+        plan: lines
+            .collect::<String>()
+            .parse()
+            .expect("the paths of a site are targets"),
+        // Nothing changes while a replicate lasts: what was made is not to be looked at again.
+        fresh: Duration::from_secs(3600),
+        ..Packages::default()
+    })
 }
 
 fn options(

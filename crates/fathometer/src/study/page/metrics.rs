@@ -1,17 +1,25 @@
 //! What a page study takes from a retrieval: metrics, and what speaks against them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use fathometer_analysis::packets::{Accounting, Class, Direction, Integrity};
-use fathometer_http::driver::Retrieval;
+use fathometer_analysis::packets::{self, Accounting, Class, Direction, Integrity, ServicePeriod};
+use fathometer_http::driver::{BundleAnswer, Policy, Retrieval};
 use fathometer_model::{Bytes, CloseReason, ExchangeRecord, Instant, Outcome, Validity};
 use fathometer_sys::Clock;
 
+use super::super::replicate::ReplicateError;
 use super::super::spec::Limits;
+use super::accounts::{Reading, Used, accumulated, zero_at};
 use super::{PageSite, STALL};
 use crate::client::LoopStatistics;
+use crate::lab::Side;
 use crate::server::ServerReport;
+
+/// Readings of the processors that become metrics, to be drawn as the paper's figures are; all are in the
+/// replicate's folder.
+const MOST_READINGS: usize = 20;
 
 /// What speaks against a replicate besides the path.
 pub(super) fn judge(
@@ -60,6 +68,116 @@ pub(super) fn judge(
             "the capture is not whole: {}",
             accounting.integrity
         ));
+    }
+}
+
+/// A policy that asks for files together is judged by what it got together.
+pub(super) fn judge_bundle(policy: Policy, retrieval: &Retrieval, validity: &mut Validity) {
+    let Some(bundle) = policy.bundle else { return };
+    match &retrieval.bundle {
+        Some(BundleAnswer::Whole { .. } | BundleAnswer::Current) => {}
+        Some(BundleAnswer::Broken { reason, .. }) => {
+            validity.invalidate(format!("the {bundle} was broken: {reason}"));
+        }
+        Some(BundleAnswer::Refused) | None => {
+            validity.invalidate(format!("the server sent no {bundle}"));
+        }
+    }
+}
+
+/// When the server was at work, from the capture of the path.
+pub(super) fn service_period(
+    capture: &Path,
+    retrieval: &Retrieval,
+    clock: Clock,
+) -> Result<Option<ServicePeriod>, ReplicateError> {
+    let mut connections = retrieval.connections.iter();
+    let Some(ready) = connections.find_map(|connection| connection.established) else {
+        return Ok(None);
+    };
+    // A capture tells wall-clock time.
+    let since = clock.realtime_of(ready).as_nanos() as u64;
+    packets::service_period_of_file(capture, since).map_err(|error| ReplicateError::Capture {
+        path: capture.display().to_string(),
+        error,
+    })
+}
+
+/// Response times as Fujinoki et al. define them: the client's from its first completed read to its last,
+/// the server's from the first request's arrival to the last packet of the last file.
+pub(super) fn add_responses(
+    metrics: &mut BTreeMap<String, f64>,
+    retrieval: &Retrieval,
+    period: Option<ServicePeriod>,
+) {
+    let exchanges = &retrieval.exchanges;
+    let first = exchanges.iter().filter_map(|e| e.first_byte).min();
+    let last = exchanges.iter().filter_map(|e| e.last_byte).max();
+    if let (Some(first), Some(last)) = (first, last) {
+        let time = last.since(first).as_secs_f64();
+        metrics.insert("client_response_s".to_owned(), time);
+    }
+    if let Some(period) = period {
+        let time = period.length_ns() as f64 / 1e9;
+        metrics.insert("server_response_s".to_owned(), time);
+    }
+}
+
+/// What the server's disk was asked for.
+pub(super) fn add_storage(
+    metrics: &mut BTreeMap<String, f64>,
+    report: &ServerReport,
+    fetched: Option<Bytes>,
+) {
+    if let Some(origin) = &report.origin {
+        metrics.insert("disk_opens".to_owned(), origin.disk_opens as f64);
+        metrics.insert("disk_reads".to_owned(), origin.disk_reads as f64);
+    }
+    if let Some(fetched) = fetched {
+        metrics.insert("disk_fetched_bytes".to_owned(), fetched.as_f64());
+    }
+}
+
+/// When how many files could be used, from the first connection attempt.
+pub(super) fn add_usable(metrics: &mut BTreeMap<String, f64>, retrieval: &Retrieval) {
+    let Some(start) = retrieval.connections.first().map(|c| c.opened) else {
+        return;
+    };
+    let mut times: Vec<Instant> = retrieval.files.iter().map(|file| file.usable).collect();
+    times.sort_unstable();
+    let places = [
+        ("usable_1_s", 1),
+        ("usable_10_s", 10),
+        ("usable_50_s", 50),
+        ("usable_all_s", times.len()),
+    ];
+    for (name, place) in places {
+        let usable = place.checked_sub(1).and_then(|place| times.get(place));
+        if let Some(usable) = usable {
+            let time = usable.since(start).as_secs_f64();
+            metrics.insert(name.to_owned(), time);
+        }
+    }
+}
+
+/// What a host computed.
+pub(super) fn add_processor(
+    metrics: &mut BTreeMap<String, f64>,
+    side: Side,
+    used: Used,
+    readings: &[Reading],
+) {
+    let host = side.name();
+    let mut put = |name: &str, value: f64| {
+        metrics.insert(format!("{host}_{name}"), value);
+    };
+    put("cpu_s", used.total().as_secs_f64());
+    put("cpu_program_s", used.program.as_secs_f64());
+    put("cpu_network_s", used.network.as_secs_f64());
+    put("cpu_accumulated_pct", accumulated(readings, side));
+    put("cpu_zero_at", zero_at(readings, side) as f64);
+    for (n, reading) in readings.iter().take(MOST_READINGS).enumerate() {
+        put(&format!("cpu_reading_{}_pct", n + 1), reading.of(side));
     }
 }
 
@@ -124,7 +242,13 @@ pub(super) fn add(
     {
         put("html_bytes_coded", base.response_body.as_f64());
     }
-    if let Some(base) = page.site.files.iter().find(|file| file.path == page.base) {
+    if let Some(base) = page
+        .first
+        .site
+        .files
+        .iter()
+        .find(|file| file.path == page.base)
+    {
         put("html_bytes", base.body.len().as_f64());
     }
     put(

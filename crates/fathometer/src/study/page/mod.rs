@@ -1,14 +1,18 @@
-//! One replicate of a page study: a laboratory is built, a page is retrieved, the packets are counted,
-//! and the laboratory is taken down.
+//! One replicate of a page study: a laboratory is built, a page or sets of files are retrieved, the packets
+//! are counted, and the laboratory is taken down.
 //!
 //! `levels` says what each level of each factor means, [`site`] what is retrieved, `path` over which
-//! path, `metrics` what is taken from it.
+//! path, `serving` by whom it is served and `storage` from which memory, `accounts` what the hosts compute for
+//! it, `metrics` what is taken from it.
 
+mod accounts;
 mod levels;
 mod metrics;
 mod path;
 mod quic;
+mod serving;
 pub mod site;
+mod storage;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -16,15 +20,19 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fathometer_analysis::packets::{self, Accounting, Integrity};
-use fathometer_http::driver::{PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit};
-use fathometer_http::origin::packages::Packages;
+use fathometer_http::driver::{
+    Options, PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit,
+};
 use fathometer_model::{Instant, ReplicateRecord, Validity};
 use fathometer_sys::era::{AppliedSettings, TcpSettings};
 use fathometer_sys::machine::CpuTimes;
+use fathometer_sys::usage::ThreadClock;
 use fathometer_sys::{Clock, SocketOptions};
 use fathometer_tls::{ClientOptions, ClientSettings, Verification};
 
+use self::accounts::{Accounts, Part, Reading};
 use self::levels::Levels;
+use self::serving::{Serving, Where};
 pub use self::site::PageSite;
 use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
 use super::spec::{Captures, Cell};
@@ -32,7 +40,7 @@ use crate::client::{self, ClientSockets, LoopStatistics, alpn_name};
 use crate::key_log::KeyLogFile;
 use crate::lab::{Host, Lab, Side};
 use crate::run_folder::{WriteError, write_lines};
-use crate::server::{self, Access, Content, Credentials, Storage};
+use crate::server::{Access, Credentials};
 use crate::wire::WireOptions;
 
 /// A gap on a connection that a delayed acknowledgement ends is a stall from here on: Linux delays
@@ -80,6 +88,10 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     options.clock = clock;
     options.capture = Some(capture.clone());
     options.comment = format!("{} replicate {}", cell.key, setup.replicate);
+    options.snap_length = shared.study.snap_length;
+    let accounts = shared.study.accounts.then(Accounts::default);
+    options.server_receives = accounts.is_some();
+    options.client_receives = accounts.is_some();
     options.limits = limits.map(wire_limits);
     // A cell that asks for acknowledgements at once has none that could be delayed.
     options.client_acks = match levels.quick_ack {
@@ -87,9 +99,9 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         _ => setup.era.client_delayed_ack,
     };
     // Spinning makes a path punctual while it has a processor to itself; beside others it makes them
-    // late.
+    // late, be they other cells or the threads that receive for the hosts.
     let neighbours = shared.study.side_by_side.get(cell.level("path"));
-    if neighbours.is_some_and(|&width| width > 1) {
+    if accounts.is_some() || neighbours.is_some_and(|&width| width > 1) {
         options.spin = Duration::ZERO;
     }
     let building = shared
@@ -104,22 +116,14 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
     let credentials = credentials(&levels, clock)?;
     let access = credentials.as_ref().map_or(Access::Clear, Access::Tls);
-    let running = server::start_with_access(
-        setup.definition,
-        setup.installed,
-        &lab.server,
-        Content {
-            site: &levels.page.site,
-            folder: &levels.page.folder,
-            push: &levels.push,
-            early_hints: &levels.early_hints,
-            packages: &Packages::default(),
-            storage: Storage::Memory,
-        },
-        levels.demands,
+    let place = Where {
+        setup,
+        levels: &levels,
+        host: &lab.server,
         access,
+        seed,
         clock,
-    )?;
+    };
     let mut sockets = ClientSockets {
         options: SocketOptions {
             no_delay: Some(levels.demands.nodelay),
@@ -130,68 +134,113 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         quic: None,
         seed,
     };
-    let over_quic = match (levels.policy.protocol, &sockets.tls, access.credentials()) {
-        (Protocol::Http3, Some(tls), Some(credentials)) => {
-            sockets.quic = Some(quic::client(&levels, tls)?);
-            Some(quic::serve(
-                setup,
-                &levels,
-                &lab.server,
-                credentials,
-                seed,
-                clock,
-            )?)
-        }
-        _ => None,
-    };
+    if let (Protocol::Http3, Some(tls)) = (levels.policy.protocol, &sockets.tls) {
+        sockets.quic = Some(quic::client(&levels, tls)?);
+    }
+    let returns = levels.visit == Visit::Revalidate;
+    let mut serving = Serving::start(
+        &place,
+        match returns {
+            true => &levels.page.first,
+            false => levels.site,
+        },
+    )?;
     let mut cache = ValidatorCache::default();
-    if levels.visit == Visit::Revalidate || (levels.policy.tls && levels.tls.resumes) {
+    if returns || (levels.policy.tls && levels.tls.resumes) {
         let filled = retrieve_beforehand(setup, &levels, &lab.server, &sockets, access, clock)?;
-        if levels.visit == Visit::Revalidate {
+        if returns {
             cache = filled;
+        }
+        // What a server did for the first visit is not to be in the accounts of the second, and
+        // meanwhile files may have changed.
+        if levels.page.is_sets() {
+            serving.stop()?;
+            serving = Serving::start(&place, levels.site)?;
+        }
+    }
+    let mut unforgotten = Validity::default();
+    if levels.page.is_sets() {
+        let files = storage::files(levels.site, &levels.sets, serving.packages_in())?;
+        match levels.cold {
+            true => storage::chill(&files, &mut unforgotten)?,
+            false => storage::warm(&files)?,
         }
     }
     drop(building);
-    let responses = || match &over_quic {
-        Some(service) => Some(service.responses()),
-        None => running.responses(),
-    };
-    let responses_before = responses();
+    if let Some(accounts) = &accounts {
+        for thread in serving.threads() {
+            accounts.open(Side::Server, Part::Program, thread);
+        }
+        let receivers = [
+            (Side::Client, lab.client_receiver()),
+            (Side::Server, lab.server_receiver()),
+        ];
+        for (side, receiver) in receivers {
+            if let Some(thread) = receiver {
+                accounts.open(side, Part::Network, ThreadClock::numbered(thread));
+            }
+        }
+    }
+    let responses_before = serving.responses();
+    let fetched_before = serving.storage_read();
     let cpu_before = CpuTimes::read();
     let deadline =
         clock.now() + Duration::from_secs(limits.map_or(300, |limits| limits.deadline_s));
-    let (retrieval, statistics) = retrieve(
-        &lab.client,
-        &levels,
-        cache,
-        &sockets,
-        access.port(),
+    let retrieving = Retrieving {
+        host: &lab.client,
+        levels: &levels,
+        sockets: &sockets,
+        port: access.port(),
         clock,
         deadline,
-        shared.interrupted,
-    )?;
+    };
     let round_trip = profile.round_trip();
     // The last acknowledgement may still wait for its time: the kernel's 40 ms, or a tick.
     let ack_wait = options
         .client_acks
         .map_or(Duration::from_millis(60), |clock| clock.tick);
-    // Of a page that was broken off, nothing is worth waiting for.
-    if !(shared.interrupted)() {
-        lab.settle(
-            round_trip + ack_wait + Duration::from_millis(20),
-            Duration::from_secs(15) + round_trip * 4,
-        );
-    }
+    let settle = || {
+        // Of a page that was broken off, nothing is worth waiting for.
+        if !(shared.interrupted)() {
+            lab.settle(
+                round_trip + ack_wait + Duration::from_millis(20),
+                Duration::from_secs(15) + round_trip * 4,
+            );
+        }
+    };
+    let (retrieval, statistics, readings) = std::thread::scope(|scope| {
+        let sampling = accounts
+            .as_ref()
+            .map(|accounts| scope.spawn(move || accounts.sample(clock)));
+        let retrieved = retrieving.run(cache, accounts.as_ref(), shared.interrupted);
+        settle();
+        if let Some(accounts) = &accounts {
+            accounts.end();
+        }
+        let readings: Vec<Reading> = match sampling.map(std::thread::ScopedJoinHandle::join) {
+            None => Vec::new(),
+            Some(Ok(readings)) => readings,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        };
+        retrieved.map(|(retrieval, statistics)| (retrieval, statistics, readings))
+    })?;
     let cpu_after = CpuTimes::read();
-    let served = match (responses_before, responses()) {
+    let served = match (responses_before, serving.responses()) {
         (Some(before), Some(after)) => Some(after - before),
         _ => None,
     };
-    if let Some(service) = over_quic {
-        service.stop();
-        service.join()?;
-    }
-    let report = running.stop()?;
+    let fetched = match (fetched_before, serving.storage_read()) {
+        (Some(before), Some(after)) => Some(after - before),
+        _ => None,
+    };
+    let used = accounts.as_ref().map(|accounts| {
+        let known = !serving.threads().is_empty();
+        [
+            (Side::Client, Some(accounts.used(Side::Client))),
+            (Side::Server, known.then(|| accounts.used(Side::Server))),
+        ]
+    });
+    let report = serving.stop()?;
     let (certificate, mut validity) = lab.stop();
     if (shared.interrupted)() {
         return Err(ReplicateError::Interrupted);
@@ -203,7 +252,14 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         &setup.folder.join("connections.ndjson"),
         &retrieval.connections,
     )?;
+    if !retrieval.files.is_empty() && levels.page.is_sets() {
+        write_lines(&setup.folder.join("files.ndjson"), &retrieval.files)?;
+    }
+    if accounts.is_some() {
+        write_lines(&setup.folder.join("processors.ndjson"), &readings)?;
+    }
     let accounting = account(&capture)?;
+    let period = metrics::service_period(&capture, &retrieval, clock)?;
     let keeps = shared.study.captures == Captures::All || setup.replicate == 0;
     // What cannot be judged is to be looked at.
     if !keeps && accounting.integrity == Integrity::Whole {
@@ -212,10 +268,22 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
             error,
         })?;
     }
+    validity.reasons.extend(unforgotten.reasons);
     metrics::judge(&retrieval, &statistics, &accounting, limits, &mut validity);
+    metrics::judge_bundle(levels.policy, &retrieval, &mut validity);
     judge_settings(&levels, &applied, &mut validity);
     let mut metrics = accounting.metrics();
     metrics::add(&mut metrics, &retrieval, served, &report, levels.page);
+    metrics::add_responses(&mut metrics, &retrieval, period);
+    metrics::add_storage(&mut metrics, &report, fetched);
+    if levels.page.is_sets() {
+        metrics::add_usable(&mut metrics, &retrieval);
+    }
+    for (side, used) in used.into_iter().flatten() {
+        if let Some(used) = used {
+            metrics::add_processor(&mut metrics, side, used, &readings);
+        }
+    }
     metrics.insert(
         "stalls".to_owned(),
         metrics::stalls(&accounting, &retrieval, clock, round_trip) as f64,
@@ -326,16 +394,15 @@ fn retrieve_beforehand(
         quick_ack: None,
         ..sockets.clone()
     };
-    let (retrieval, statistics) = retrieve(
+    let retrieving = Retrieving {
         host,
-        &levels.plain(),
-        ValidatorCache::default(),
-        &sockets,
-        access.port(),
+        levels: &levels.plain(),
+        sockets: &sockets,
+        port: access.port(),
         clock,
-        clock.now() + BEFOREHAND,
-        &|| false,
-    )?;
+        deadline: clock.now() + BEFOREHAND,
+    };
+    let (retrieval, statistics) = retrieving.run(ValidatorCache::default(), None, &|| false)?;
     if !retrieval.failures.is_empty() || retrieval.milestones.page_complete.is_none() {
         let count = retrieval.failures.len();
         let tls = statistics.tls_failure.map(|failure| format!(": {failure}"));
@@ -347,33 +414,106 @@ fn retrieve_beforehand(
     Ok(retrieval.cache)
 }
 
-#[allow(clippy::too_many_arguments)] // One call each from two places; a struct would only rename them.
-fn retrieve(
-    host: &Host,
-    levels: &Levels<'_>,
-    cache: ValidatorCache,
-    sockets: &ClientSockets,
+/// Who retrieves, from whom, until when.
+struct Retrieving<'a> {
+    host: &'a Host,
+    levels: &'a Levels<'a>,
+    sockets: &'a ClientSockets,
     port: u16,
     clock: Clock,
     deadline: Instant,
-    interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<(Retrieval, LoopStatistics), ReplicateError> {
-    let server = SocketAddr::new(IpAddr::V4(Side::Server.ipv4()), port);
-    let driven = host.namespace.run(|| {
-        let mut driver = PageDriver::new(
-            levels.policy,
-            levels.options.clone(),
-            levels.visit,
-            levels.page.base.clone(),
-            cache,
-            clock.now(),
-        );
-        let statistics = client::drive(&mut driver, server, sockets, clock, deadline, &|| {
-            interrupted()
+}
+
+impl Retrieving<'_> {
+    /// Retrieves the page, or one set after the other, each with connections of its own.
+    fn run(
+        &self,
+        cache: ValidatorCache,
+        accounts: Option<&Accounts>,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(Retrieval, LoopStatistics), ReplicateError> {
+        let server = SocketAddr::new(IpAddr::V4(Side::Server.ipv4()), self.port);
+        let (levels, clock) = (self.levels, self.clock);
+        let lists: Vec<_> = match levels.sets.as_slice() {
+            [] => vec![None],
+            sets => sets.iter().cloned().map(Some).collect(),
+        };
+        let visits: Vec<(Options, ValidatorCache)> = lists
+            .into_iter()
+            .map(|list| {
+                let options = Options {
+                    list,
+                    ..levels.options.clone()
+                };
+                (options, cache.clone())
+            })
+            .collect();
+        let driven = self.host.namespace.run(|| {
+            if let Some(accounts) = accounts {
+                accounts.open(Side::Client, Part::Program, ThreadClock::current());
+            }
+            let mut all: Option<(Retrieval, LoopStatistics)> = None;
+            for (options, cache) in visits {
+                let mut driver = PageDriver::new(
+                    levels.policy,
+                    options,
+                    levels.visit,
+                    levels.page.base.clone(),
+                    cache,
+                    clock.now(),
+                );
+                let statistics = client::drive(
+                    &mut driver,
+                    server,
+                    self.sockets,
+                    clock,
+                    self.deadline,
+                    &|| interrupted(),
+                )?;
+                let ended = statistics.timed_out || interrupted();
+                let retrieval = driver.finish(clock.now());
+                all = Some(match all {
+                    None => (retrieval, statistics),
+                    Some((before, so_far)) => {
+                        (followed_by(before, retrieval), so_far.and(statistics))
+                    }
+                });
+                if ended {
+                    break;
+                }
+            }
+            if let Some(accounts) = accounts {
+                accounts.close_current();
+            }
+            Ok::<_, client::ClientError>(all)
         })?;
-        Ok::<_, client::ClientError>((driver.finish(clock.now()), statistics))
-    })?;
-    Ok(driven?)
+        Ok(driven?.expect("there is one visit at least"))
+    }
+}
+
+/// Two retrievals, one after the other, as one. What is counted of a page alone is the first's.
+fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
+    let connections = first.connections.len() as u32;
+    let exchanges = first.exchanges.len() as u32;
+    first
+        .exchanges
+        .extend(second.exchanges.into_iter().map(|mut exchange| {
+            exchange.exchange += exchanges;
+            exchange.connection += connections;
+            exchange
+        }));
+    first
+        .connections
+        .extend(second.connections.into_iter().map(|mut connection| {
+            connection.connection += connections;
+            connection
+        }));
+    first.files.extend(second.files);
+    first.failures.extend(second.failures);
+    first.milestones.page_complete = second.milestones.page_complete;
+    first.octets.received = first.octets.received + second.octets.received;
+    first.counters.requests_retried += second.counters.requests_retried;
+    first
 }
 
 fn account(capture: &Path) -> Result<Accounting, ReplicateError> {

@@ -4,18 +4,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fathometer_http::h3;
-use fathometer_model::{Bytes, Instant, Seed};
+use fathometer_http::origin::companions::Plan;
+use fathometer_model::{Bytes, Instant};
 use fathometer_quic::{Congestion, TransportSettings};
-use fathometer_sys::Clock;
 use fathometer_tls::{ClientSettings, ServerOptions, ServerSettings, Tickets};
 
-use super::super::replicate::{ReplicateError, Setup};
+use super::super::replicate::ReplicateError;
 use super::levels::Levels;
-use crate::lab::{Host, Side};
+use super::serving::Where;
+use crate::lab::Side;
 use crate::quic::Sockets;
 use crate::quic::client::ClientSettings as QuicSettings;
 use crate::quic::server::{Service, ServiceOptions};
-use crate::server::{self, Credentials};
+use crate::server::{self, Content, Credentials};
 
 /// Octets that browsers let be under way on a stream, and on a connection.
 const WINDOWS: (Bytes, Bytes) = (Bytes(6 << 20), Bytes(15 << 20));
@@ -57,22 +58,25 @@ pub(super) fn client(
 
 /// Our origin over HTTP/3, beside the one over TCP.
 pub(super) fn serve(
-    setup: &Setup<'_>,
-    levels: &Levels<'_>,
-    host: &Host,
+    place: &Where<'_>,
+    content: Content<'_>,
     credentials: &Credentials,
-    seed: Seed,
-    clock: Clock,
 ) -> Result<Service, ReplicateError> {
+    let (setup, clock) = (place.setup, place.clock);
     let Some(embedded) = &setup.definition.embedded else {
         return Err(ReplicateError::Level {
             factor: "policy",
-            level: levels.policy.to_string(),
+            level: place.levels.policy.to_string(),
             reason: "HTTP/3 is our own origin's".to_owned(),
         });
     };
-    let name = &setup.definition.name;
-    let origin = server::embedded_origin(name, embedded, &levels.page.site, clock)?;
+    // Nothing is pushed over HTTP/3, or told of early.
+    let content = Content {
+        push: &Plan::default(),
+        early_hints: &Plan::default(),
+        ..content
+    };
+    let origin = server::origin_of(&setup.definition.name, embedded, content, clock)?;
     let unix_time = clock.realtime_of(Instant::ZERO);
     let mut tls = ServerOptions::new(credentials.identity().clone(), unix_time);
     if credentials.takes_early_data() {
@@ -86,17 +90,18 @@ pub(super) fn serve(
     let options = ServiceOptions {
         addresses: vec![address],
         tls: ServerSettings::new(tls)?,
-        transport: transport(levels),
+        transport: transport(place.levels),
         sockets: Sockets::default(),
         validates_addresses: false,
         pinned: false,
         most_open: MOST_OPEN,
         log: None,
-        seed: seed.stream("quic-server"),
+        seed: place.seed.stream("quic-server"),
     };
     let config = Arc::new(h3::server::ServerConfig::default());
-    debug_assert_eq!(host.side, Side::Server);
-    let started = host
+    debug_assert_eq!(place.host.side, Side::Server);
+    let started = place
+        .host
         .namespace
         .run(|| Service::start(&options, vec![origin], &config, clock, || None))?;
     Ok(started?)

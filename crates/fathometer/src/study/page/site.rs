@@ -1,51 +1,130 @@
-//! The pages of a study, by workload.
+//! What a page study retrieves, by workload: a page, or sets of files that make none.
+//!
+//! A workload whose first page has HTML for its base is a page of that HTML and what it names. Any other is
+//! sets: each of its pages is a list of files that nothing names, and replicates take them in turn, the
+//! same one in every cell. Sets are served from a disk, since what is asked about them is what the disk
+//! costs.
+//!
+//! Between two visits some files may change: the same sets again, in a folder of their own, in which
+//! the files that have not changed are the same files of the disk (hard links), with the same times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fathometer_http::driver::{FileKind, PageGraph};
-use fathometer_model::{Seed, Site};
+use fathometer_http::driver::{FileKind, PageGraph, PageList};
+use fathometer_model::{FileId, Page, Seed, Site};
 
 use super::super::run::RunError;
 use super::super::spec::Cell;
-use crate::site_folder;
+use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
 
-/// A page to be retrieved, and the site that it is on.
+/// Seconds by which a changed file is younger than it was.
+const YOUNGER: u64 = 86_400;
+
+/// A page or sets of files to be retrieved, and the site that they are on.
 pub struct PageSite {
-    /// The site, in memory.
-    pub site: Arc<Site>,
-    /// The same on disk, for programs. Empty when no cell has a program for its server.
-    pub folder: PathBuf,
+    /// The site as it is at first.
+    pub first: Version,
+    /// As it is when so many files of each page have changed.
+    pub changed: BTreeMap<u32, Version>,
     /// The target of the page's base file.
     pub base: String,
     /// What its files name.
     pub graph: Arc<PageGraph>,
+    /// The sets of files, where there is no page.
+    pub sets: Vec<Arc<PageList>>,
+}
+
+/// One state of a site.
+pub struct Version {
+    /// In memory.
+    pub site: Arc<Site>,
+    /// The same on disk, where something reads it there; else empty.
+    pub folder: PathBuf,
 }
 
 impl PageSite {
-    /// The first page of a workload.
-    fn new(name: &str, seed: Seed, folder: PathBuf) -> Result<PageSite, RunError> {
+    /// What a workload has, with its files below `folder` on disk if `on_disk` says so, or they are sets.
+    /// `changes` are how many files of each page are to be changed in further versions.
+    fn new(
+        name: &str,
+        seed: Seed,
+        folder: PathBuf,
+        on_disk: bool,
+        changes: &BTreeSet<u32>,
+    ) -> Result<PageSite, RunError> {
         let loaded = workload::load(name, seed, &mut |_, _| {})?;
         let site = loaded.site(seed);
         let page = site.pages.first();
         let page = page.ok_or_else(|| RunError::Workload(name.to_owned()))?;
-        let base = site.file(page.base).path.clone();
-        let graph = Arc::new(PageGraph::of(&site, page));
-        Ok(PageSite {
-            base,
-            graph,
-            folder,
-            site: Arc::new(site),
-        })
+        let base = site.file(page.base);
+        let essence = base.content_type.split(';').next().unwrap_or_default();
+        let is_page = matches!(essence.trim(), "text/html" | "application/xhtml+xml");
+        let mut page = PageSite {
+            base: base.path.clone(),
+            graph: Arc::new(PageGraph::of(&site, page)),
+            sets: match is_page {
+                true => Vec::new(),
+                false => site.pages.iter().map(|set| list(&site, set)).collect(),
+            },
+            changed: BTreeMap::new(),
+            first: Version {
+                site: Arc::new(site),
+                folder,
+            },
+        };
+        let on_disk = on_disk || page.is_sets();
+        if on_disk {
+            site_folder::write(&page.first.site, &page.first.folder)?;
+        }
+        // The same sizes with other octets.
+        let other = loaded.site(seed.stream("changed"));
+        for &count in changes.iter().filter(|count| **count > 0) {
+            let chosen = chosen(&page.first.site, count, seed);
+            let site = with_changes(&page.first.site, &other, &chosen);
+            let mut folder = page.first.folder.clone().into_os_string();
+            folder.push(format!("-changed-{count}"));
+            let version = Version {
+                site: Arc::new(site),
+                folder: folder.into(),
+            };
+            if on_disk {
+                write_changed(&version, &page.first, &chosen)?;
+            }
+            page.changed.insert(count, version);
+        }
+        Ok(page)
+    }
+
+    /// Whether it is sets of files rather than a page.
+    pub fn is_sets(&self) -> bool {
+        !self.sets.is_empty()
+    }
+
+    /// The sets that a replicate retrieves, so many one after another; none where there is a page.
+    pub fn sets_of(&self, replicate: u32, count: usize) -> Vec<Arc<PageList>> {
+        let first = replicate as usize * count;
+        let sets = self.sets.len().max(1);
+        (first..first + count)
+            .filter_map(|place| self.sets.get(place % sets).cloned())
+            .collect()
+    }
+
+    /// The site when so many files of each page have changed; `None` when nobody asked for that.
+    pub fn version(&self, changed: u32) -> Option<&Version> {
+        match changed {
+            0 => Some(&self.first),
+            count => self.changed.get(&count),
+        }
     }
 
     /// A server's plan of what goes with the page: every embedded file that `wanted` says, in document
     /// order. Empty when there is none.
     pub(super) fn companions(&self, wanted: impl Fn(FileKind) -> bool) -> String {
-        let page = &self.site.pages[0];
-        let files = page.embedded.iter().map(|&file| self.site.file(file));
+        let site = &self.first.site;
+        let files = site.pages[0].embedded.iter().map(|&file| site.file(file));
         let chosen = files.filter(|file| wanted(FileKind::of_content_type(&file.content_type)));
         let targets: Vec<&str> = chosen.map(|file| file.path.as_str()).collect();
         match targets.is_empty() {
@@ -55,21 +134,84 @@ impl PageSite {
     }
 }
 
-/// The pages that cells name, with their files in folders below `scratch` where programs serve them.
+/// A page's files as a list, with the folder that holds them all.
+fn list(site: &Site, set: &Page) -> Arc<PageList> {
+    let files: Vec<String> = members(set)
+        .map(|file| site.file(file).path.clone())
+        .collect();
+    let first = files[0].as_str();
+    let holds = |folder: &&str| files.iter().all(|file| file.starts_with(folder));
+    let mut folders = first.match_indices('/').map(|(end, _)| &first[..=end]);
+    let folder = folders.rfind(holds).unwrap_or("/").to_owned();
+    Arc::new(PageList { folder, files })
+}
+
+fn members(page: &Page) -> impl Iterator<Item = FileId> {
+    std::iter::once(page.base).chain(page.embedded.iter().copied())
+}
+
+/// So many files of each page, or all where it has fewer. What changes first changes in every number.
+fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
+    let order = seed.stream("changed.order");
+    let of_page = |page: &Page| {
+        let mut files: Vec<FileId> = members(page).collect();
+        files.sort_by_key(|file| (order.draw(u64::from(file.0)), *file));
+        files.truncate(count as usize);
+        files
+    };
+    site.pages.iter().flat_map(of_page).collect()
+}
+
+/// The site with the chosen files as another site has them.
+fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
+    let mut changed = site.clone();
+    for &id in chosen {
+        let file = &mut changed.files[id.0 as usize];
+        file.body = other.file(id).body.clone();
+        file.encoded = other.file(id).encoded.clone();
+        file.last_modified += YOUNGER;
+    }
+    changed
+}
+
+/// Writes the files that have changed, and links the others to those of the version before.
+fn write_changed(
+    version: &Version,
+    before: &Version,
+    chosen: &BTreeSet<FileId>,
+) -> Result<(), SiteFolderError> {
+    let mut written = Site {
+        files: Vec::new(),
+        pages: Vec::new(),
+        ..(*version.site).clone()
+    };
+    for (file, id) in version.site.files.iter().zip((0..).map(FileId)) {
+        match chosen.contains(&id) {
+            true => written.files.push(file.clone()),
+            false => site_folder::link(&file.path, &before.folder, &version.folder)?,
+        }
+    }
+    site_folder::write(&written, &version.folder)?;
+    Ok(())
+}
+
+/// What cells name, with its files in folders below `scratch` where programs serve them or they are sets.
 pub fn load(
     cells: &[Cell],
     seed: Seed,
     on_disk: bool,
     scratch: &Path,
 ) -> Result<BTreeMap<String, PageSite>, RunError> {
-    let names: BTreeSet<&str> = cells.iter().map(|cell| cell.level("workload")).collect();
+    let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for cell in cells {
+        let changes = wanted.entry(cell.level("workload")).or_default();
+        // What is no number is refused when the cell is made.
+        changes.extend(cell.level("changed").parse::<u32>());
+    }
     let mut pages = BTreeMap::new();
-    for name in names {
+    for (name, changes) in wanted {
         let folder = scratch.join(name.replace(['/', ':'], "-"));
-        let page = PageSite::new(name, seed, folder)?;
-        if on_disk {
-            site_folder::write(&page.site, &page.folder)?;
-        }
+        let page = PageSite::new(name, seed, folder, on_disk, &changes)?;
         pages.insert(name.to_owned(), page);
     }
     Ok(pages)
@@ -77,12 +219,21 @@ pub fn load(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
+
+    fn page(name: &str) -> PageSite {
+        PageSite::new(name, Seed(1), PathBuf::new(), false, &BTreeSet::new()).unwrap()
+    }
 
     #[test]
     fn a_page_of_today_has_a_graph_and_companions() {
-        let page = PageSite::new("today", Seed(1), PathBuf::new()).unwrap();
+        let page = page("today");
         assert_eq!(page.base, "/index.html");
+        assert!(!page.is_sets());
+        assert!(page.sets_of(3, 1).is_empty());
         assert_ne!(*page.graph, PageGraph::default());
         let critical = page.companions(FileKind::is_critical);
         assert!(critical.starts_with("/index.html /css/0.css"), "{critical}");
@@ -94,9 +245,62 @@ mod tests {
 
     #[test]
     fn microscape_names_all_in_its_html() {
-        let page = PageSite::new("microscape", Seed(1), PathBuf::new()).unwrap();
+        let page = page("microscape");
         assert_eq!(page.base, "/microscape.html");
         assert_eq!(page.companions(FileKind::is_critical), "");
         assert_eq!(page.companions(|_| true).split_whitespace().count(), 43);
+    }
+
+    #[test]
+    fn files_without_a_page_are_sets_that_replicates_take_in_turn() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("pareto-4k");
+        let changes = BTreeSet::from([0, 5, 50]);
+        let page = PageSite::new("pareto-4k", Seed(1), folder, false, &changes).unwrap();
+        assert_eq!(page.sets.len(), 10);
+        let folders = |replicate, count| -> Vec<String> {
+            let sets = page.sets_of(replicate, count);
+            sets.iter().map(|set| set.folder.clone()).collect()
+        };
+        assert_eq!(folders(3, 1), ["/set3/"]);
+        assert_eq!(folders(13, 1), ["/set3/"]);
+        assert_eq!(
+            folders(1, 5),
+            ["/set5/", "/set6/", "/set7/", "/set8/", "/set9/"]
+        );
+        assert_eq!(page.sets[9].files.len(), 100);
+        assert_eq!(page.sets[9].files[99], "/set9/file99.txt");
+
+        // Five files of each set, which are among the fifty.
+        let differing = |count| -> BTreeSet<String> {
+            let (one, other) = (&page.first, page.version(count).unwrap());
+            let paths = one.site.files.iter().map(|file| file.path.clone());
+            let read = |version: &Version, path: &str| {
+                fs::read(version.folder.join(path.trim_start_matches('/'))).unwrap()
+            };
+            paths
+                .filter(|path| read(one, path) != read(other, path))
+                .collect()
+        };
+        let (five, fifty) = (differing(5), differing(50));
+        assert_eq!((five.len(), fifty.len()), (50, 500));
+        assert!(five.is_subset(&fifty));
+        // What has not changed is the same file; what has is of the same size, and younger.
+        let metadata = |version: &Version, path: &str| {
+            fs::metadata(version.folder.join(path.trim_start_matches('/'))).unwrap()
+        };
+        let second = page.version(5).unwrap();
+        for file in &page.first.site.files {
+            let (before, after) = (
+                metadata(&page.first, &file.path),
+                metadata(second, &file.path),
+            );
+            assert_eq!(before.len(), after.len());
+            match five.contains(&file.path) {
+                true => assert!(after.mtime() > before.mtime()),
+                false => assert_eq!(before.ctime(), after.ctime()),
+            }
+        }
+        assert!(page.version(7).is_none());
     }
 }

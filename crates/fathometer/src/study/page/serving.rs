@@ -1,0 +1,138 @@
+//! The server of one replicate: over TCP, and beside it over QUIC where the policy is of HTTP/3.
+//!
+//! Sets of files are served from the disk, each opened anew whenever it is asked for; a page is served from
+//! memory. What is made of files together (packages, archives) lies in a folder of its own, which goes with
+//! the server.
+
+use std::path::Path;
+
+use fathometer_http::driver::Protocol;
+use fathometer_model::{Bytes, Seed};
+use fathometer_sys::Clock;
+use fathometer_sys::usage::ThreadClock;
+
+use super::super::replicate::{ReplicateError, Setup};
+use super::levels::Levels;
+use super::quic;
+use super::site::Version;
+use crate::lab::Host;
+use crate::origin::OriginStatistics;
+use crate::origin::folder::Bounds;
+use crate::quic::server::Service;
+use crate::server::{self, Access, Content, Running, Scratch, ServerError, ServerReport, Storage};
+
+/// Nothing is kept from one request to the next: every request opens its file.
+const NOTHING_KEPT: Bounds = Bounds {
+    octets: 0,
+    descriptors: 0,
+};
+
+/// Where a server is started, and what for.
+pub(super) struct Where<'a> {
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) levels: &'a Levels<'a>,
+    pub(super) host: &'a Host,
+    pub(super) access: Access<'a>,
+    pub(super) seed: Seed,
+    pub(super) clock: Clock,
+}
+
+/// A server at work.
+pub(super) struct Serving {
+    running: Running,
+    over_quic: Option<Service>,
+    packages: Option<Scratch>,
+}
+
+impl Serving {
+    /// Starts the cell's server for one state of its site.
+    pub(super) fn start(place: &Where<'_>, site: &Version) -> Result<Serving, ReplicateError> {
+        let levels = place.levels;
+        let is_sets = levels.page.is_sets();
+        let packages =
+            is_sets
+                .then(Scratch::new)
+                .transpose()
+                .map_err(|error| ServerError::System {
+                    doing: "make a temporary folder".to_owned(),
+                    error,
+                })?;
+        let content = Content {
+            site: &site.site,
+            folder: &site.folder,
+            push: &levels.push,
+            early_hints: &levels.early_hints,
+            packages: &levels.packages,
+            storage: match &packages {
+                None => Storage::Memory,
+                Some(scratch) => Storage::Disk {
+                    bounds: NOTHING_KEPT,
+                    packages_in: Some(scratch.path()),
+                },
+            },
+        };
+        let running = server::start_with_access(
+            place.setup.definition,
+            place.setup.installed,
+            place.host,
+            content,
+            levels.demands,
+            place.access,
+            place.clock,
+        )?;
+        let over_quic = match (levels.policy.protocol, place.access.credentials()) {
+            (Protocol::Http3, Some(credentials)) => Some(quic::serve(place, content, credentials)?),
+            _ => None,
+        };
+        Ok(Serving {
+            running,
+            over_quic,
+            packages,
+        })
+    }
+
+    /// Where packages lie that were made of the files, if anywhere.
+    pub(super) fn packages_in(&self) -> Option<&Path> {
+        self.packages.as_ref().map(Scratch::path)
+    }
+
+    /// Responses handed over whole, so far; a program does not tell.
+    pub(super) fn responses(&self) -> Option<u64> {
+        match &self.over_quic {
+            Some(service) => Some(service.responses()),
+            None => self.running.responses(),
+        }
+    }
+
+    /// The threads that serve; none where a program does.
+    pub(super) fn threads(&self) -> Vec<ThreadClock> {
+        let over_tcp = self.running.thread();
+        let over_quic = self.over_quic.iter().flat_map(Service::threads);
+        over_tcp.into_iter().chain(over_quic).collect()
+    }
+
+    /// Octets that these threads have had fetched from storage.
+    pub(super) fn storage_read(&self) -> Option<Bytes> {
+        let threads = self.threads();
+        let told: Option<Vec<Bytes>> = threads.iter().map(|t| t.storage_read()).collect();
+        let told = told.filter(|told| !told.is_empty())?;
+        Some(told.into_iter().fold(Bytes(0), |sum, octets| sum + octets))
+    }
+
+    /// Ends it and tells what it did, over both transports.
+    pub(super) fn stop(self) -> Result<ServerReport, ReplicateError> {
+        let over_quic = match self.over_quic {
+            None => None,
+            Some(service) => {
+                service.stop();
+                Some(service.join()?)
+            }
+        };
+        let mut report = self.running.stop()?;
+        if let Some(over_quic) = over_quic {
+            let over_tcp = report.origin.unwrap_or_default();
+            report.origin = Some(OriginStatistics::and(over_tcp, over_quic));
+        }
+        Ok(report)
+    }
+}
