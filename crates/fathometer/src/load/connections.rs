@@ -210,6 +210,10 @@ impl Worker<'_> {
         for exchange in slot.exchanges.iter_mut().filter(|e| e.sent == 0) {
             exchange.due = exchange.planned.max(now);
         }
+        // In an open loop connections are shared, and nobody's.
+        if let Some(user) = self.users.get_mut(slot.owner as usize) {
+            user.connected += 1;
+        }
         let window = self.tally.at(now);
         window.connected += 1;
         window.ended.connected += 1;

@@ -57,6 +57,7 @@ pub(super) struct WindowTally {
     pub(super) connects: u64,
     pub(super) connected: u64,
     pub(super) pages: u64,
+    pub(super) page_connections: u64,
     pub(super) pages_failed: u64,
     pub(super) sessions: u64,
     statuses: Vec<u64>,
@@ -95,6 +96,7 @@ impl WindowTally {
             connected: self.connected,
             connect_failures: by_failure(&self.connect_failures),
             pages: self.pages,
+            page_connections: self.page_connections,
             pages_failed: self.pages_failed,
             sessions: self.sessions,
         }
@@ -211,10 +213,13 @@ impl Tally {
     }
 
     /// A page has ended, every exchange of it complete or not.
-    pub(super) fn page(&mut self, started: u64, now: u64, complete: bool) {
+    pub(super) fn page(&mut self, started: u64, now: u64, complete: bool, connected: u32) {
         let window = self.edges.window(started);
         match complete {
-            true => self.windows[window].pages += 1,
+            true => {
+                self.windows[window].pages += 1;
+                self.windows[window].page_connections += u64::from(connected);
+            }
             false => self.windows[window].pages_failed += 1,
         }
         self.sample(Sample {

@@ -252,6 +252,7 @@ pub(super) fn merge_counts(to: &mut Counts, from: Counts) {
     to.connects += from.connects;
     to.connected += from.connected;
     to.pages += from.pages;
+    to.page_connections += from.page_connections;
     to.pages_failed += from.pages_failed;
     to.sessions += from.sessions;
     for (status, count) in from.statuses {

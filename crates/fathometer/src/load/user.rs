@@ -50,6 +50,8 @@ pub(super) struct User {
     failed: bool,
     /// The test was over before the page was.
     cut: bool,
+    /// Connections of its own that were established for its page.
+    pub(super) connected: u32,
     pub(super) in_flight: u32,
     /// Exchanges to be asked again.
     pub(super) again: Vec<Exchange>,
@@ -458,7 +460,7 @@ impl Worker<'_> {
         let user = &mut self.users[exchange.user as usize];
         user.in_flight -= 1;
         if fills {
-            self.tally.page(exchange.planned, now, complete);
+            self.tally.page(exchange.planned, now, complete, 0);
         } else if complete {
             let page = user.targets(self.shared);
             if page.named_by.is_empty() {
@@ -482,8 +484,10 @@ impl Worker<'_> {
         let user = &mut self.users[place as usize];
         user.pages_done = user.pages_done.saturating_add(1);
         let (session, page) = (user.session, user.pages_done - 1);
+        let connected = std::mem::take(&mut user.connected);
         if !user.cut {
-            self.tally.page(user.started, self.now, !user.failed);
+            self.tally
+                .page(user.started, self.now, !user.failed, connected);
         }
         let through = user.is_through();
         if self.shared.policy.early_close {

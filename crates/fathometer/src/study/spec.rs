@@ -110,6 +110,13 @@ pub struct Load {
     pub duration_s: ByMode,
     /// The time before it, in seconds.
     pub warm_up_s: ByMode,
+    /// Round trips of the path that the measured window lasts at the least, so that there is as much of a
+    /// long path's load to see as of a short one's.
+    #[serde(default)]
+    pub round_trips: ByMode,
+    /// The same of the time before it.
+    #[serde(default)]
+    pub warm_up_round_trips: ByMode,
     /// How long an exchange may take, in seconds.
     pub timeout_s: f64,
     /// The processor time of the server's host, in cores: what 100 means in the factor `cpu`.
@@ -123,7 +130,7 @@ pub struct Load {
 }
 
 /// A value that is smaller where there is little time.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByMode {
     quick: f64,
@@ -160,10 +167,6 @@ pub struct Limits {
     pub lateness_p99_us: u64,
     /// Largest believable lateness of any packet, in microseconds.
     pub lateness_max_us: u64,
-    /// Load studies: largest believable 99th percentile of the send lag, in microseconds; the load
-    /// engine's own limit if left out.
-    #[serde(default)]
-    pub send_lag_p99_us: Option<u64>,
     /// Longest time a replicate may take, in seconds; past it the replicate is ended and INVALID.
     pub deadline_s: u64,
 }
@@ -216,7 +219,7 @@ pub struct Plot {
     pub title: String,
     /// What to look at.
     pub caption: String,
-    /// The cell's levels; factors not named have their default level.
+    /// The cell's levels, and its `block` if that is not `main`; factors not named have their default level.
     pub cell: BTreeMap<String, String>,
 }
 

@@ -12,7 +12,7 @@ use fathometer_workload::distribution::Law;
 use fathometer_workload::plan::{Choice, PageId, Plan, Sessions};
 
 use super::super::replicate::{ReplicateError, Setup, Shared, one_of, parsed};
-use super::super::spec::{Cell, Load, Study};
+use super::super::spec::{ByMode, Cell, Load, Study};
 use super::LoadSite;
 use crate::lab::Side;
 use crate::load::{Limit, Options, Users};
@@ -74,6 +74,11 @@ impl<'a> Levels<'a> {
             true => "ues",
             false => "clients",
         };
+        let round_trip = setup.profile.round_trip();
+        let at_least = |seconds: ByMode, round_trips: ByMode| {
+            let long = round_trip.mul_f64(round_trips.of(shared.mode));
+            Duration::from_secs_f64(seconds.of(shared.mode)).max(long)
+        };
         let throttle = Throttle {
             backlog: number(cell, "backlog", "system")?,
             connections: number(cell, "workers", "none")?,
@@ -107,8 +112,8 @@ impl<'a> Levels<'a> {
                 "" => true,
                 _ => one_of(cell, "cache", &[("warm", true), ("cold", false)])?,
             },
-            duration: Duration::from_secs_f64(load.duration_s.of(shared.mode)),
-            warm_up: Duration::from_secs_f64(load.warm_up_s.of(shared.mode)),
+            duration: at_least(load.duration_s, load.round_trips),
+            warm_up: at_least(load.warm_up_s, load.warm_up_round_trips),
             load,
         })
     }
@@ -151,8 +156,6 @@ impl<'a> Levels<'a> {
         let address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
         let timeout = Duration::from_secs_f64(self.load.timeout_s);
         let base = Options::new(address, study.client.host.clone(), Arc::new(plan));
-        let limits = study.limits.get(setup.cell.level("path"));
-        let send_lag = limits.and_then(|limits| limits.send_lag_p99_us);
         Ok(Options {
             users: Users::Closed {
                 users: self.users,
@@ -174,7 +177,7 @@ impl<'a> Levels<'a> {
             limit: Limit::Time(self.duration),
             drain: timeout.min(Duration::from_secs(2)),
             seed,
-            send_lag: send_lag.map_or(base.send_lag, Duration::from_micros),
+            send_lag: Duration::from_secs_f64(self.load.send_lag_p99_us * 1e-6),
             sockets: SocketOptions {
                 no_delay: Some(true),
                 ..setup.era.settings(Side::Client, None).socket
