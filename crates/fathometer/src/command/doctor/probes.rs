@@ -7,6 +7,26 @@ use fathometer_sys::cgroup::{Group, Limits};
 use fathometer_sys::privilege::Ability;
 use fathometer_sys::probe::{NetworkProbe, SystemProbe};
 
+/// Whether priorities count against everybody else on this machine.
+pub(super) fn priorities() -> Ability {
+    let file = "/proc/sys/kernel/sched_autogroup_enabled";
+    // Not there: the kernel was built without, and a priority is what it says.
+    let apart = fs::read_to_string(file).is_ok_and(|text| text.trim() == "1");
+    Ability {
+        name: "priorities".to_owned(),
+        purpose: "measuring while another session of this machine works in the background".to_owned(),
+        required: false,
+        state: match apart {
+            false => Ok("count among all programs".to_owned()),
+            true => Err(
+                "count within a session only, and every busy session gets the same share: leave the \
+                 machine alone while it measures, or sysctl -w kernel.sched_autogroup_enabled=0"
+                    .to_owned(),
+            ),
+        },
+    }
+}
+
 /// Every source of figures that not every kernel has, or not for everybody.
 pub(super) fn available() -> Vec<Ability> {
     [
