@@ -125,13 +125,13 @@ impl Accounts {
         used
     }
 
-    /// Takes readings until [`Accounts::end`], the last at the end of the period in which that was said.
+    /// Takes readings until [`Accounts::end`], the last at the end of the period in which that was said. Each
+    /// is a period after the one before, or later: no reading stands for less than a period.
     pub(super) fn sample(&self, clock: Clock) -> Vec<Reading> {
-        let begun = clock.now();
         let mut readings: Vec<Reading> = Vec::new();
-        let (mut last_at, mut last) = (begun, [Duration::ZERO; 2]);
+        let (mut last_at, mut last) = (clock.now(), [Duration::ZERO; 2]);
         loop {
-            let due = begun + PERIOD * (readings.len() as u32 + 1);
+            let due = last_at + PERIOD;
             while clock.now() < due {
                 std::thread::sleep(due.since(clock.now()));
             }

@@ -17,6 +17,7 @@ use fathometer_model::{FileId, Page, Seed, Site};
 
 use super::super::run::RunError;
 use super::super::spec::Cell;
+use crate::origin::folder::SETTLED;
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
 
@@ -213,6 +214,10 @@ pub fn load(
         let folder = scratch.join(name.replace(['/', ':'], "-"));
         let page = PageSite::new(name, seed, folder, on_disk, &changes)?;
         pages.insert(name.to_owned(), page);
+    }
+    // Tags of large files that were written a moment ago are weak, and would be others on a second visit.
+    if pages.values().any(PageSite::is_sets) {
+        std::thread::sleep(SETTLED);
     }
     Ok(pages)
 }
