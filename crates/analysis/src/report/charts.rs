@@ -10,7 +10,7 @@ use crate::study::Figure;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 
 const PANEL: f64 = 276.0;
-const PANEL_GAP: f64 = 16.0;
+const PANEL_GAP: f64 = 28.0;
 const TOP: f64 = 26.0;
 const AXIS: f64 = 34.0;
 const BAR: f64 = 9.0;

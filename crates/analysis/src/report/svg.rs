@@ -121,7 +121,7 @@ pub(super) fn natural_width(width: f64) -> String {
     format!(
         "max-width:{:.0}px;min-width:{:.0}px",
         width * 1.2,
-        width * 0.8
+        width * 0.72
     )
 }
 
