@@ -262,8 +262,9 @@ impl Content {
 impl Answer {
     /// Where the page of a package is by itself, where that is not where the package was asked for.
     fn content_location(&self) -> Option<&str> {
-        match self.content.subject()? {
-            Subject::Composed(composed) if self.names_base => composed.base(),
+        match (&self.content, self.content.subject()?) {
+            (Content::Unsatisfiable(_), _) => None,
+            (_, Subject::Composed(composed)) if self.names_base => composed.base(),
             _ => None,
         }
     }

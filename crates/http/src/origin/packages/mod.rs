@@ -15,11 +15,13 @@
 //!
 //! - `accept`: what a client wants
 //! - `group`: which files go into a package, in which order
+//! - `gather`: those files as they are at the moment
 //! - `compose`: pieces of a package
 //! - `shelf`: packages that were made, and when they are to be made again
 
 mod accept;
 mod compose;
+mod gather;
 mod group;
 mod shelf;
 

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use fathometer_model::{Body, FileId, Instant};
 
 use super::accept::{self, Wishes};
-use super::compose::{About, Composed, Part, checksum, read_file, tag_text};
-use super::group::{Group, Groups, INDEX, LONGEST_HTML, MOST_FILES, Member};
+use super::compose::{About, Composed, checksum, read_file};
+use super::gather::{Gathered, Gathering, Lacking};
+use super::group::{Group, Groups, LONGEST_HTML, MOST_FILES, Member};
 use super::{Format, Making, Packages};
 use crate::origin::companions::Plan;
 use crate::origin::conditions::ETAG_LENGTH;
 use crate::origin::ranges::ByteRange;
 use crate::origin::store::{Lookup, Resource, Stored};
 use crate::origin::target::encoded;
-use crate::origin::{Answer, Origin, Place, Request, Selected, Source, Status, Subject};
+use crate::origin::{Answer, Method, Origin, Place, Request, Selected, Status, Subject};
 use crate::package::have::Keys;
 use crate::package::{Checksum, Version};
 
@@ -72,46 +73,6 @@ struct Scanned {
 enum Found<'a> {
     Planned(usize, &'a Group),
     Looked(Arc<Group>),
-}
-
-/// The files of a group as they are now.
-struct Gathered {
-    /// Where the page is by itself; empty for a folder.
-    base: Arc<str>,
-    parts: Vec<Part>,
-    is_delta: bool,
-    is_coded: bool,
-}
-
-/// How files are looked up.
-struct Gathering<'a> {
-    /// What the client has.
-    keys: Keys,
-    /// The request that codings are chosen for; without, files go as they are.
-    codings: Option<&'a Request<'a>>,
-    /// Whether each file is to be looked at, however lately it was.
-    anew: bool,
-    now: Instant,
-}
-
-impl Gathering<'_> {
-    /// All files as they are, and as they were lately.
-    fn of_now(now: Instant) -> Self {
-        Gathering {
-            keys: Keys::default(),
-            codings: None,
-            anew: false,
-            now,
-        }
-    }
-}
-
-/// Why there is no package.
-enum Lacking {
-    /// There is none of this.
-    None,
-    /// The host is out of descriptors or memory.
-    Overloaded,
 }
 
 impl std::ops::Deref for Found<'_> {
@@ -238,7 +199,8 @@ impl Origin {
         let mut answer = self.represent(Subject::Composed(composed), request);
         answer.negotiated = true;
         answer.names_base = names_base;
-        if matches!(answer.status(), Status::OK | Status::PARTIAL_CONTENT) {
+        let is_content = matches!(answer.status(), Status::OK | Status::PARTIAL_CONTENT);
+        if is_content && request.method == Method::Get {
             packager.sent.fetch_add(1, Ordering::Relaxed);
         }
         Some(answer)
@@ -474,116 +436,6 @@ impl Origin {
         let about = composed.about().clone();
         let resource = Resource::whole(about.format.content_type(), about.etag, Body::from(whole));
         Arc::new(Composed::of_whole(about, Arc::new(resource)))
-    }
-
-    /// Looks the files of a group up. Those that are not there are left out.
-    fn gather(&self, group: &Group, gathering: &Gathering<'_>) -> Result<Gathered, Lacking> {
-        let mut gathered = Gathered {
-            base: Arc::from(""),
-            parts: Vec::with_capacity(1 + group.members.len()),
-            is_delta: false,
-            is_coded: false,
-        };
-        if let Some(page) = self.source(&group.path, gathering)? {
-            let target = self.target_of(&page, &group.path);
-            if let Some(member) = Member::of_target(&target, true) {
-                gathered.base = target.into();
-                self.add(&mut gathered, (member.name, true), page, gathering);
-            }
-        }
-        for member in &group.members {
-            if let Some(source) = self.source(&member.path, gathering)? {
-                let named = (member.name.clone(), member.critical);
-                self.add(&mut gathered, named, source, gathering);
-            }
-        }
-        match gathered.parts.is_empty() {
-            true => Err(Lacking::None),
-            false => Ok(gathered),
-        }
-    }
-
-    fn add(
-        &self,
-        gathered: &mut Gathered,
-        (name, critical): (Box<str>, bool),
-        source: Source,
-        gathering: &Gathering<'_>,
-    ) {
-        let keys = &gathering.keys;
-        let has = |selected: &Selected| {
-            let tag = tag_text(&self.describe_selected(selected).validators);
-            keys.contains(&name, &tag)
-        };
-        let kept = match keys.is_empty() {
-            true => None,
-            // A client may have it under any coding.
-            false => self.all(&source).find(has),
-        };
-        gathered.is_delta |= kept.is_some();
-        let (kept, selected) = match (kept, gathering.codings) {
-            (Some(selected), _) => (true, selected),
-            (None, None) => (false, self.plain(&source)),
-            (None, Some(request)) => {
-                gathered.is_coded |= self.all(&source).nth(1).is_some();
-                (false, self.select(source, request))
-            }
-        };
-        gathered.parts.push(Part {
-            name,
-            critical,
-            kept,
-            selected,
-        });
-    }
-
-    /// What is at a canonical path; `None` when nothing is.
-    fn source(&self, path: &[u8], gathering: &Gathering<'_>) -> Result<Option<Source>, Lacking> {
-        if let Some(file) = self.index.file(path) {
-            return Ok(Some(Source::Indexed(file)));
-        }
-        let found = self.store.as_deref().map(|store| match gathering.anew {
-            true => store.look(path, gathering.now),
-            false => store.find(path, gathering.now),
-        });
-        match found {
-            Some(Lookup::Found(resource)) => Ok(Some(Source::Stored(resource))),
-            Some(Lookup::Overloaded) => Err(Lacking::Overloaded),
-            Some(Lookup::Folder | Lookup::Missing | Lookup::Forbidden) | None => Ok(None),
-        }
-    }
-
-    /// How the file of a group's page is asked for by itself.
-    fn target_of(&self, page: &Source, path: &[u8]) -> String {
-        match page {
-            Source::Indexed(file) => self.index.site().file(*file).path.clone(),
-            Source::Stored(_) if path.ends_with(b"/") => encoded(&[path, INDEX].concat()),
-            Source::Stored(_) => encoded(path),
-        }
-    }
-
-    /// The representation without a coding.
-    fn plain(&self, source: &Source) -> Selected {
-        self.all(source)
-            .next()
-            .expect("the plain representation is always there")
-    }
-
-    /// All representations, the one without a coding first.
-    fn all<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = Selected> + 'a {
-        let (file, resource) = match source {
-            Source::Indexed(file) => (Some(*file), None),
-            Source::Stored(resource) => (None, Some(resource)),
-        };
-        let indexed = file
-            .into_iter()
-            .flat_map(|file| self.index.representations(file))
-            .map(|(id, _)| Selected(Place::Indexed(id)));
-        let stored = resource.into_iter().flat_map(|resource| {
-            (0..resource.variants().len())
-                .map(|place| Selected(Place::Stored(Arc::clone(resource), place as u8)))
-        });
-        indexed.chain(stored)
     }
 }
 

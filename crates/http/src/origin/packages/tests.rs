@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use fathometer_model::{ContentCoding, File, FileId, Page, Site};
+use proptest::prelude::*;
 
 use super::*;
 use crate::archive::{tar, zip};
@@ -159,6 +160,9 @@ fn the_page_at_the_root_says_where_it_is() {
     let response = get(&origin, "/", PACKAGE);
     assert_eq!(response.field("Content-Location"), Some("/home.html"));
     assert_eq!(names(&response)[0], "home.html");
+    let beyond = [("Accept", PACKAGE), ("Range", "bytes=99999-")];
+    let beyond = ask(&origin, "GET /", &beyond);
+    assert_eq!((beyond.status, beyond.field("Content-Location")), (416, None));
     let page = get(&origin, "/", "text/html");
     assert_eq!(page.field("Content-Location"), None);
     assert_eq!(page.field("Vary"), Some("Accept, Accept-Encoding"));
@@ -299,6 +303,36 @@ fn preconditions_head_and_ranges_work_on_a_package_as_on_a_file() {
         assert!(parts.content.windows(10).any(|window| window == second));
         let beyond = with(&[("Range", "bytes=99999999-")]);
         assert_eq!(beyond.status, 416);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_part_of_a_package_is_that_part_of_it(
+        ranges in prop::collection::vec((0usize..75_000, 0usize..20_000), 1..4),
+        path in prop::sample::select(&["/home.html", "/list/"][..]),
+        accept in prop::sample::select(&[PACKAGE, VERSION_ONE, "application/x-tar"][..]),
+    ) {
+        thread_local! {
+            static ORIGIN: Origin = origin(Making::OnTheFly);
+        }
+        ORIGIN.with(|origin| {
+            let whole = get(origin, path, accept).content;
+            for (first, more) in ranges {
+                let range = format!("bytes={first}-{}", first + more);
+                let fields = [("Accept", accept), ("Range", &range[..])];
+                let part = ask(origin, &format!("GET {path}"), &fields);
+                let end = (first + more + 1).min(whole.len());
+                match whole.get(first..end) {
+                    Some(expected) if first < whole.len() => {
+                        prop_assert_eq!(part.status, 206);
+                        prop_assert!(part.content == expected, "{}", range);
+                    }
+                    _ => prop_assert_eq!(part.status, 416),
+                }
+            }
+            Ok(())
+        })?;
     }
 }
 
