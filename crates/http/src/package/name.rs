@@ -1,7 +1,8 @@
 //! The names that files of a package may have.
 //!
 //! A name is the path of a file within a site or a folder, without a slash in front. It never leads out
-//! of either, and it never means two things: nobody decodes or normalises it.
+//! of either. Names are compared as they are: nobody decodes or normalises them for that. Who takes the
+//! percent-encoding off to make a file must check what comes out.
 
 /// Why a name is none. Fits "a name …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]

@@ -222,14 +222,33 @@ impl Table {
         roll: &mut Roll,
         limits: &Limits,
     ) -> Result<bool, DecodeError> {
-        let end = memchr::memchr(0, input);
-        let so_far = self.names.len() - start;
-        let length = end.unwrap_or(input.len());
-        if so_far + length > limits.name_octets {
-            return Err(DecodeError::NameTooLong);
+        if input.is_empty() {
+            return Ok(false);
         }
-        if self.names.len() + length + 1 > limits.table_octets {
-            return Err(DecodeError::TableTooLarge);
+        let end = memchr::memchr(0, input);
+        let length = end.unwrap_or(input.len());
+        // The fault is that of the first octet which is too many, however many have arrived.
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let mut nearest = (
+            DecodeError::NameTooLong,
+            start.saturating_add(limits.name_octets),
+        );
+        for (fault, bound) in [
+            (
+                DecodeError::TableTooLarge,
+                limits.table_octets.saturating_sub(1),
+            ),
+            (
+                DecodeError::WrongLength,
+                self.names.len().saturating_add(left),
+            ),
+        ] {
+            if bound < nearest.1 {
+                nearest = (fault, bound);
+            }
+        }
+        if self.names.len() + length > nearest.1 {
+            return Err(nearest.0);
         }
         let taken = self.take(length + usize::from(end.is_some()), input)?;
         self.names.extend_from_slice(taken);
