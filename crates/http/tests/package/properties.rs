@@ -166,6 +166,40 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn what_is_wrong_with_a_table_does_not_hang_on_how_it_arrives(
+        field in proptest::collection::vec(prop_oneof![3 => Just(b'n'), 1 => Just(0), 1 => 0..9_u8], 0..60),
+        count in 0..6_u32,
+        length in proptest::option::of(0..80_u32),
+        contents in 0..20_u64,
+        damaged in any::<bool>(),
+        piece in 2..9_usize,
+    ) {
+        let field = [&count.to_be_bytes()[..], &field].concat();
+        let length = length.unwrap_or(field.len() as u32);
+        let mut package = b"OBJP\x01\0\0\0".to_vec();
+        package.extend_from_slice(&length.to_be_bytes());
+        let checked = &field[..field.len().min(length as usize)];
+        let checksum = Checksum::of(checked).0 ^ u32::from(damaged);
+        package.extend_from_slice(&checksum.to_be_bytes());
+        package.extend_from_slice(&contents.to_be_bytes());
+        let checksum = Checksum::of(&package).0;
+        package.extend_from_slice(&checksum.to_be_bytes());
+        package.extend_from_slice(&field);
+        let limits = Limits {
+            files: 5,
+            remembered_files: 4,
+            name_octets: 9,
+            table_octets: 30,
+            file_octets: 1 << 20,
+        };
+        let whole = read([&package[..]], limits);
+        prop_assert_eq!(&read(package.chunks(1), limits), &whole);
+        prop_assert_eq!(&read(package.chunks(piece), limits), &whole);
+    }
+}
+
 /// Where each file's last octet has arrived, from what an encoder says.
 fn ends(version: Version, files: &[File]) -> Vec<usize> {
     let mut ends = vec![0; files.len()];
