@@ -1,0 +1,7 @@
+//! Object packages of any files are read as they were written.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| fathometer_http::package::fuzz_round_trip(input));
