@@ -103,7 +103,7 @@ fn extract(
     match error {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => Err(format!(
-            "{error}\n{written} before that are whole, in {}",
+            "{error}\nwhole before that: {written}, in {}",
             folder.display()
         )
         .into()),

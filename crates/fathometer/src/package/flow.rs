@@ -1,14 +1,14 @@
 //! Octets in and out of descriptors, with an ear for the user: a wait for a pipe ends when the program
 //! is asked to.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use fathometer_sys::Interrupt;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::FileType;
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::PackageError;
@@ -148,13 +148,13 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Opens a file below a folder to be read, without waiting for what is a pipe by now.
-pub(super) fn open_below(folder: &OwnedFd, path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, openat};
+/// Gives what it is like, too.
+pub(super) fn open_below(folder: &OwnedFd, path: &Path) -> io::Result<(File, Metadata)> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let file = openat(folder, path, flags, Mode::empty())?;
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
-    if kind != FileType::RegularFile {
-        return Err(io::Error::other("it is no regular file"));
+    let file = File::from(openat(folder, path, flags, Mode::empty())?);
+    let data = file.metadata()?;
+    match data.is_file() {
+        true => Ok((file, data)),
+        false => Err(io::Error::other("it is no regular file")),
     }
-    Ok(File::from(file))
 }

@@ -1,6 +1,6 @@
 //! Where a package goes: stdout, or a file that appears when it is whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ use super::flow::{CHUNK, Flow};
 #[derive(Debug)]
 pub struct Output {
     flow: Flow,
+    /// Device and number of the file that is written and of the one that it replaces.
+    identities: Vec<(u64, u64)>,
     buffer: Vec<u8>,
     written: u64,
     file: Option<NewFile>,
@@ -77,7 +79,11 @@ impl Output {
     }
 
     fn to(flow: Flow, file: Option<NewFile>) -> Output {
+        let replaced = file.as_ref().map(|file| file.then.metadata());
+        let known = [Some(flow.descriptor().metadata()), replaced];
+        let identities = known.into_iter().flatten().flatten();
         Output {
+            identities: identities.map(|data| (data.dev(), data.ino())).collect(),
             flow,
             buffer: Vec::with_capacity(CHUNK),
             written: 0,
@@ -90,19 +96,9 @@ impl Output {
         self.flow.path()
     }
 
-    /// Whether it is this file, or is going to take its place.
-    pub fn is(&self, other: &File) -> bool {
-        let identity = |data: fs::Metadata| (data.dev(), data.ino());
-        let Ok(other) = other.metadata().map(identity) else {
-            return false;
-        };
-        let own = self.flow.descriptor().metadata().map(identity);
-        let replaced = self
-            .file
-            .as_ref()
-            .map(|file| file.then.metadata().map(identity));
-        own.is_ok_and(|own| own == other)
-            || replaced.is_some_and(|data| data.is_ok_and(|replaced| replaced == other))
+    /// Whether it is the file that is like this, or is going to take its place.
+    pub fn is(&self, other: &Metadata) -> bool {
+        self.identities.contains(&(other.dev(), other.ino()))
     }
 
     /// Octets so far.
@@ -112,10 +108,11 @@ impl Output {
 
     /// Writes these octets, sooner or later.
     pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
-        if self.buffer.len() + octets.len() > CHUNK {
+        let is_large = octets.len() >= CHUNK / 2;
+        if is_large || self.buffer.len() + octets.len() > CHUNK {
             self.flush()?;
         }
-        if octets.len() >= CHUNK / 2 {
+        if is_large {
             self.flow.write(octets)?;
             self.written += octets.len() as u64;
         } else {

@@ -1,12 +1,14 @@
 //! Making a package: files go through a buffer from where they are to where the package is written.
 
 use std::fs::{File, Metadata};
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fathometer_http::origin::store::EntityTag;
 use fathometer_http::package::{Attributes, EncodeError, Encoder, Entry, Limits, Piece, Version};
+use fathometer_model::Body;
 use fathometer_sys::Interrupt;
 
 use super::PackageError;
@@ -14,6 +16,7 @@ use super::flow::CHUNK;
 use super::output::Output;
 use super::progress::Progress;
 use super::source::{Folder, Item, Items};
+use crate::origin::folder::SMALL;
 use crate::site_folder::media_type;
 
 /// What was packed.
@@ -41,6 +44,7 @@ pub fn pack(
 ) -> Result<Packed, PackageError> {
     let mut packer = Packer {
         folder,
+        with_tags: version == Version::Two,
         known: Vec::new(),
         buffer: vec![0; CHUNK],
         packed: Packed::default(),
@@ -89,6 +93,7 @@ pub fn pack(
 
 struct Packer<'f> {
     folder: Option<&'f Folder>,
+    with_tags: bool,
     /// Version 1: all files, with the sizes that were said of them.
     known: Vec<(Item, u64)>,
     buffer: Vec<u8>,
@@ -153,17 +158,17 @@ impl Packer<'_> {
     }
 
     /// Version 1: opens a file whose content is due.
-    fn open_known(&self, place: usize, output: &Output) -> Result<Opened, PackageError> {
-        let (item, size) = &self.known[place];
-        let opened = self.open(item, place, output)?;
+    fn open_known(&mut self, place: usize, output: &Output) -> Result<Opened, PackageError> {
+        let (item, size) = self.known[place].clone();
+        let opened = self.open(&item, place, output)?;
         // What was said of it in front of everything must hold.
-        match opened.entry.size == Some(*size) {
+        match opened.entry.size == Some(size) {
             true => Ok(opened),
             false => Err(PackageError::Changed(opened.path)),
         }
     }
 
-    fn open(&self, item: &Item, place: usize, output: &Output) -> Result<Opened, PackageError> {
+    fn open(&mut self, item: &Item, place: usize, output: &Output) -> Result<Opened, PackageError> {
         match item {
             Item::InMemory(resource) => Ok(Opened {
                 place,
@@ -182,25 +187,52 @@ impl Packer<'_> {
                 let folder = self.folder.ok_or_else(|| {
                     PackageError::Source(format!("{} is in no folder", path.display()))
                 })?;
-                let file = folder.file(path)?;
+                let (file, before) = folder.file(path)?;
                 let path = folder.shown(path);
-                if output.is(&file) {
+                if output.is(&before) {
                     return Err(PackageError::Source(format!(
                         "{} is what the package is written to: write it elsewhere than into what is packed",
                         path.display()
                     )));
                 }
-                let before = file
-                    .metadata()
-                    .map_err(PackageError::system("look at", &path))?;
+                let mut entry = entry(name.clone(), &path, &before, *critical);
+                let content = match self.with_tags && before.len() <= SMALL {
+                    true => self.read(file, &path, &before, &mut entry)?,
+                    false => Content::File { file, before },
+                };
                 Ok(Opened {
                     place,
-                    entry: entry(name.clone(), &path, &before, *critical),
                     path,
-                    content: Content::File { file, before },
+                    entry,
+                    content,
                 })
             }
         }
+    }
+
+    /// Reads a small file whole, for its tag: the one that our origin gives the same octets.
+    fn read(
+        &mut self,
+        mut file: File,
+        path: &Path,
+        before: &Metadata,
+        entry: &mut Entry,
+    ) -> Result<Content, PackageError> {
+        let length = before.len() as usize;
+        let mut filled = 0;
+        while filled < length {
+            match file.read(&mut self.buffer[filled..length]) {
+                Ok(0) => return Err(PackageError::Changed(path.to_owned())),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(PackageError::system("read", path)(error)),
+            }
+        }
+        check_unchanged(&file, before, path)?;
+        let octets: Arc<[u8]> = self.buffer[..length].into();
+        let tag = EntityTag::of_content(None, &Body::from(Arc::clone(&octets)));
+        entry.etag = Some(tag.to_string());
+        Ok(Content::Memory { octets, passed: 0 })
     }
 
     /// Passes on the next part of a file's content, of which `left` octets are to come.
@@ -233,28 +265,26 @@ impl Packer<'_> {
             .map_err(|error| unfit(opened.path.clone(), error))?;
         output.write(&framing)?;
         output.write(octets)?;
-        self.packed.content += octets.len() as u64;
-        match left {
-            Some(left) if left == octets.len() as u64 => opened.check_unchanged(),
+        let passed = octets.len() as u64;
+        self.packed.content += passed;
+        match &opened.content {
+            Content::File { file, before } if left == Some(passed) => {
+                check_unchanged(file, before, &opened.path)
+            }
             _ => Ok(()),
         }
     }
 }
 
-impl Opened {
-    /// Fails when the file is not what it was when it was opened: its content may be of two states.
-    fn check_unchanged(&self) -> Result<(), PackageError> {
-        let Content::File { file, before } = &self.content else {
-            return Ok(());
-        };
-        let state = |data: &Metadata| (data.size(), data.mtime(), data.mtime_nsec());
-        let after = file
-            .metadata()
-            .map_err(PackageError::system("look at", &self.path))?;
-        match state(&after) == state(before) {
-            true => Ok(()),
-            false => Err(PackageError::Changed(self.path.clone())),
-        }
+/// Fails when a file is not what it was when it was opened: its content may be of two states.
+fn check_unchanged(file: &File, before: &Metadata, path: &Path) -> Result<(), PackageError> {
+    let state = |data: &Metadata| (data.size(), data.mtime(), data.mtime_nsec());
+    let after = file
+        .metadata()
+        .map_err(PackageError::system("look at", path))?;
+    match state(&after) == state(before) {
+        true => Ok(()),
+        false => Err(PackageError::Changed(path.to_owned())),
     }
 }
 

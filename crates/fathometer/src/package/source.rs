@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,7 +20,7 @@ use super::{PackageError, har, name};
 const LONGEST_LINE: usize = 16 * 1024;
 
 /// A file to be packed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Item {
     /// It is in the folder.
     OnDisk {
@@ -114,8 +114,8 @@ impl Folder {
         self.path.join(path)
     }
 
-    /// Opens a file of it, which must be a regular one.
-    pub fn file(&self, path: &Path) -> Result<File, PackageError> {
+    /// Opens a file of it, which must be a regular one, and tells what it is like.
+    pub fn file(&self, path: &Path) -> Result<(File, Metadata), PackageError> {
         open_below(&self.descriptor, path).map_err(PackageError::system("open", &self.shown(path)))
     }
 
@@ -243,7 +243,7 @@ impl Folder {
         path: &Path,
         name: &str,
     ) -> Result<Vec<(ReferenceKind, Resolution)>, PackageError> {
-        let mut file = self.file(path)?;
+        let (mut file, _) = self.file(path)?;
         let mut scanner = Scanner::new();
         let mut resolver = Resolver::new("", &format!("/{name}"));
         let mut references = Vec::new();

@@ -1,0 +1,206 @@
+//! A folder of a test's own, what is written into it, and the program run there.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// What a tree of files holds: content and permissions by path.
+pub type Tree = BTreeMap<PathBuf, (Vec<u8>, u32)>;
+
+pub struct Place(TempDir);
+
+impl Place {
+    pub fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file, with its folders.
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The program, to be run in this place.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fathometer"));
+        command
+            .args(words)
+            .current_dir(self.0.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, words: &[&str]) -> Ended {
+        Ended::of(self.command(words).output().unwrap())
+    }
+
+    /// Runs it with this on stdin.
+    pub fn run_with(&self, words: &[&str], stdin: &[u8]) -> Ended {
+        let mut child = self.start(words);
+        let mut pipe = child.stdin.take().unwrap();
+        let stdin = stdin.to_vec();
+        // It may end before it has read everything.
+        let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Ended::of(output)
+    }
+
+    /// Starts it with all streams on pipes.
+    pub fn start(&self, words: &[&str]) -> Child {
+        self.command(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    pub fn tree(&self, folder: &str) -> Tree {
+        tree(&self.path(folder))
+    }
+}
+
+/// All regular files below a folder.
+pub fn tree(folder: &Path) -> Tree {
+    let mut tree = Tree::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            let data = fs::symlink_metadata(&path).unwrap();
+            if data.is_dir() {
+                folders.push(path);
+            } else if data.is_file() {
+                let relative = path.strip_prefix(folder).unwrap().to_owned();
+                tree.insert(relative, (fs::read(&path).unwrap(), data.mode() & 0o777));
+            }
+        }
+    }
+    tree
+}
+
+pub fn os(octets: &[u8]) -> &OsStr {
+    OsStr::from_bytes(octets)
+}
+
+/// Octets that neither repeat nor compress.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let step = |_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..length).map(step).collect()
+}
+
+/// How the program ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: Vec<u8>,
+    pub err: String,
+}
+
+impl Ended {
+    fn of(output: Output) -> Ended {
+        Ended {
+            code: output.status.code(),
+            out: output.stdout,
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    pub fn done(self) -> Ended {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self
+    }
+
+    /// Exit code 1, and a message that says all of this.
+    pub fn failed(self, told: &[&str]) -> Ended {
+        assert_eq!(self.code, Some(1), "{}", self.err);
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        for told in told {
+            assert!(self.err.contains(told), "{told:?} is not in: {}", self.err);
+        }
+        self
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.out.clone()).unwrap()
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.out).expect(&self.text())
+    }
+}
+
+/// What the reader that was written from the specification alone says of a package.
+pub struct Read {
+    pub files: Vec<ReadFile>,
+    pub outcome: String,
+}
+
+pub struct ReadFile {
+    pub name: String,
+    pub size: u64,
+    pub checksum: String,
+    pub kept: bool,
+    pub coding: String,
+    pub media_type: String,
+}
+
+pub fn independent_reader(package: &Path) -> Read {
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../http/tests/package/reader.py");
+    let output = Command::new("python3").arg(reader).arg(package).output();
+    let output = output.expect("python3 is needed");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut read = Read {
+        files: Vec::new(),
+        outcome: String::new(),
+    };
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        match fields[..] {
+            ["outcome", outcome] => outcome.clone_into(&mut read.outcome),
+            [
+                "file",
+                name,
+                size,
+                checksum,
+                flags,
+                _,
+                coding,
+                media_type,
+                ..,
+            ] => {
+                read.files.push(ReadFile {
+                    name: name.to_owned(),
+                    size: size.parse().unwrap(),
+                    checksum: checksum.to_owned(),
+                    kept: flags.contains('k'),
+                    coding: coding.to_owned(),
+                    media_type: media_type.to_owned(),
+                });
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    read
+}
