@@ -4,6 +4,7 @@
 //! repeat where absolute throughput does not. A missed bar is a failure.
 
 mod load;
+mod package;
 mod path;
 mod trace;
 
@@ -27,6 +28,8 @@ enum Bench {
     Load,
     /// The emulated path: bulk throughput and lateness.
     Path,
+    /// Object packages, against tar.
+    Package,
     /// Packet accounting, against tshark.
     Trace,
     /// All of them.
@@ -39,6 +42,7 @@ type Run = fn(&Path, &Arguments) -> Result<ExitCode, String>;
 const BENCHES: &[(Bench, Run)] = &[
     (Bench::Path, |root, _| path::run(root)),
     (Bench::Trace, |root, _| trace::run(root)),
+    (Bench::Package, |root, _| package::run(root)),
     (Bench::Load, |root, arguments| {
         load::run(root, arguments.latency)
     }),

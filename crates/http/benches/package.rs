@@ -1,0 +1,181 @@
+//! How fast packages and archives are made and taken apart in memory, by the machines alone.
+//!
+//! `cargo bench -p fathometer-http --bench package` packs groups of files of one size into memory that
+//! is there already, and takes them apart in pieces as a socket gives them, looking at every octet of
+//! content once less than copying does: what it compares with is copying the contents. Checksums of
+//! version 2 are computed and compared. A round takes some milliseconds and the quickest of many is
+//! told: one that nothing else interrupted.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant as Clock};
+
+use fathometer_http::archive::tar;
+use fathometer_http::package::{Decoder, Encoder, Entry, Event, Limits, Piece, Version};
+
+/// Octets of all files of a group.
+const GROUP: usize = 32 << 20;
+/// Octets of what is read at once.
+const PIECE: usize = 64 << 10;
+/// Time for each figure.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+fn main() {
+    // Smoke runs of all benches are short.
+    let short = std::env::args().any(|argument| argument == "--test");
+    let patience = if short { Duration::ZERO } else { PATIENCE };
+    println!("GB/s of content     4 kB files   16 kB  256 kB    1 MB");
+    let sizes = [4 << 10, 16 << 10, 256 << 10, 1 << 20];
+    let rows: [(&str, Make); 8] = [
+        ("copying", |group| {
+            let mut memory = vec![0; GROUP];
+            Box::new(move || {
+                memory.copy_from_slice(&group.content);
+                black_box(&memory);
+            })
+        }),
+        ("checksum alone", |group| {
+            Box::new(move || {
+                for file in group.files() {
+                    black_box(fathometer_http::package::Checksum::of(file));
+                }
+            })
+        }),
+        ("pack, version 1", |group| packing(group, Version::One)),
+        ("pack, version 2", |group| packing(group, Version::Two)),
+        ("pack, tar", |group| {
+            let mut memory = Vec::with_capacity(GROUP * 2);
+            Box::new(move || {
+                memory.clear();
+                group.tar(&mut memory);
+                black_box(&memory);
+            })
+        }),
+        ("unpack, version 1", |group| unpacking(&group, Version::One)),
+        ("unpack, version 2", |group| unpacking(&group, Version::Two)),
+        ("unpack, tar", |group| {
+            let mut archive = Vec::new();
+            group.tar(&mut archive);
+            Box::new(move || {
+                let mut reader = tar::Reader::new();
+                let mut octets = 0;
+                for piece in archive.chunks(PIECE) {
+                    let mut input = piece;
+                    while let Some(event) = reader.poll(&mut input).expect("our own archive") {
+                        if let fathometer_http::archive::Event::Data { content, .. } = event {
+                            octets += content.len();
+                        }
+                    }
+                }
+                assert_eq!(octets, GROUP);
+            })
+        }),
+    ];
+    for (name, make) in rows {
+        let speeds = sizes.map(|size| {
+            let mut round = make(Group::new(size));
+            let start = Clock::now();
+            let mut best = Duration::MAX;
+            loop {
+                let from = Clock::now();
+                round();
+                best = best.min(from.elapsed());
+                if start.elapsed() >= patience {
+                    break GROUP as f64 / best.as_secs_f64() / 1e9;
+                }
+            }
+        });
+        let [a, b, c, d] = speeds.map(|speed| format!("{speed:8.2}"));
+        println!("{name:20}  {a}{b}{c}{d}");
+    }
+}
+
+/// Makes what is done again and again.
+type Make = fn(Group) -> Box<dyn FnMut()>;
+
+/// Files of one size.
+struct Group {
+    content: Vec<u8>,
+    size: usize,
+    names: Vec<String>,
+}
+
+impl Group {
+    fn new(size: usize) -> Group {
+        let mut state = 1u64;
+        let mut word = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        Group {
+            content: (0..GROUP / 8).flat_map(|_| word().to_ne_bytes()).collect(),
+            size,
+            names: (0..GROUP / size)
+                .map(|n| format!("set/{n:06}.html"))
+                .collect(),
+        }
+    }
+
+    fn files(&self) -> impl Iterator<Item = &[u8]> {
+        self.content.chunks(self.size)
+    }
+
+    fn pack(&self, version: Version, package: &mut Vec<u8>) {
+        let entries = self.names.iter().map(|name| Entry {
+            name: name.clone(),
+            size: Some(self.size as u64),
+            ..Entry::default()
+        });
+        let encoder = Encoder::new(version, entries.collect(), &Limits::default());
+        let mut encoder = encoder.expect("a package of these");
+        while let Some(piece) = encoder.next() {
+            match piece {
+                Piece::Octets(octets) => package.extend_from_slice(octets),
+                Piece::Content { entry, .. } => {
+                    let content = &self.content[entry * self.size..][..self.size];
+                    let framing = encoder.content(content).expect("all of a file");
+                    package.extend_from_slice(&framing);
+                    package.extend_from_slice(content);
+                }
+            }
+        }
+    }
+
+    fn tar(&self, archive: &mut Vec<u8>) {
+        for (name, content) in self.names.iter().zip(self.files()) {
+            tar::head(name, self.size as u64, 0, archive);
+            archive.extend_from_slice(content);
+            archive.extend_from_slice(tar::padding(self.size as u64));
+        }
+        archive.extend_from_slice(&tar::END);
+    }
+}
+
+fn packing(group: Group, version: Version) -> Box<dyn FnMut()> {
+    let mut memory = Vec::with_capacity(GROUP * 2);
+    Box::new(move || {
+        memory.clear();
+        group.pack(version, &mut memory);
+        black_box(&memory);
+    })
+}
+
+fn unpacking(group: &Group, version: Version) -> Box<dyn FnMut()> {
+    let mut package = Vec::new();
+    group.pack(version, &mut package);
+    Box::new(move || {
+        let mut decoder = Decoder::new(Limits::default());
+        let mut octets = 0;
+        for piece in package.chunks(PIECE) {
+            let mut input = piece;
+            while let Some(event) = decoder.poll(&mut input).expect("our own package") {
+                if let Event::Data { content, .. } = event {
+                    octets += content.len();
+                }
+            }
+        }
+        decoder.end_of_input().expect("a whole package");
+        assert_eq!(octets, GROUP);
+    })
+}
