@@ -341,6 +341,8 @@ impl PageDriver {
         let hopeless = match failure {
             Failure::Refused | Failure::LocalLimit | Failure::LocalAbort => true,
             Failure::TimedOut => sent,
+            // Whom this client does not trust it will not trust the next time either.
+            Failure::TlsFailed => !sent,
             _ => false,
         };
         let job = self.exchanges[exchange].job;

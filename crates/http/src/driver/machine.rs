@@ -91,7 +91,13 @@ impl Hosted {
             | Event::Unanswered { request, .. } => {
                 self.owed.remove(&request);
             }
-            Event::Closed { reason } => self.end_with(reason, Failure::ClosedEarly),
+            Event::Closed { reason } => {
+                let failure = match reason {
+                    CloseReason::Failed(failure) => failure,
+                    _ => Failure::ClosedEarly,
+                };
+                self.end_with(reason, failure);
+            }
             _ => {}
         }
     }

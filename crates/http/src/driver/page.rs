@@ -387,7 +387,13 @@ impl PageDriver {
     fn note_critical(&mut self) {
         let needed = || self.items.iter().filter(|item| item.wanted);
         let critical = || needed().filter(|item| item.kind.is_critical());
-        if self.page_end.is_none() || critical().any(|item| item.resolved.is_none()) {
+        let failed = |item: &Item| {
+            self.failures
+                .iter()
+                .any(|(target, _)| *target == item.target)
+        };
+        let is_missing = |item: &Item| item.resolved.is_none() || failed(item);
+        if self.page_end.is_none() || critical().any(is_missing) {
             return;
         }
         let last = critical().filter_map(|item| item.resolved);

@@ -176,18 +176,16 @@ fn a_file_is_not_asked_for_for_ever() {
 
 #[test]
 fn nobody_there_is_no_reason_to_ask_again() {
-    let mut script = Script::new("h1.0x4", Options::default());
-    script.fail(0, Failure::Refused);
-    assert_eq!(script.actions(), "connect 0, close 0");
-    let retrieval = script.end();
-    assert_eq!(
-        outcomes(&retrieval),
-        [("/", Outcome::Failed(Failure::Refused))]
-    );
-    assert_eq!(
-        retrieval.connections[0].close,
-        CloseReason::Failed(Failure::Refused)
-    );
+    for failure in [Failure::Refused, Failure::TlsFailed] {
+        let mut script = Script::new("h1.0x4", Options::default());
+        script.fail(0, failure);
+        assert_eq!(script.actions(), "connect 0, close 0");
+        let retrieval = script.end();
+        assert_eq!(outcomes(&retrieval), [("/", Outcome::Failed(failure))]);
+        let reason = CloseReason::Failed(failure);
+        assert_eq!(retrieval.connections[0].close, reason);
+        assert_eq!(retrieval.milestones.critical_complete, None);
+    }
 }
 
 #[test]
