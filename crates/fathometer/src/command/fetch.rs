@@ -396,7 +396,11 @@ fn print_files(retrieval: &Retrieval) {
     let ways: Vec<String> = ways
         .map(|(count, name)| format!("{count} {name}"))
         .collect();
-    println!("  files             {}", ways.join(", "));
+    let ways = match ways.is_empty() {
+        true => "none".to_owned(),
+        false => ways.join(", "),
+    };
+    println!("  files             {ways}");
     let files = &retrieval.files;
     if let (Some(start), Some(last)) = (start_of(retrieval), files.len().checked_sub(1)) {
         let at = |place: usize| files[place].usable.since(start).as_secs_f64() * 1e3;
