@@ -1,6 +1,7 @@
 //! Client drivers against the origin, in virtual time: every policy on every visit fetches every
 //! octet, with the requests and connections that the paper counts.
 
+mod bundled;
 mod multiplexed;
 mod world;
 
