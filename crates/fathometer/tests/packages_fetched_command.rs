@@ -1,0 +1,274 @@
+//! `fathometer fetch` against `fathometer serve`: in the clear, over TLS and over QUIC, each file by itself
+//! and all of them in packages and archives.
+//!
+//! The server is a child on loopback at a port that the kernel chooses, and ends with its test.
+
+#[path = "support/serving.rs"]
+mod serving;
+
+use std::fs;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+
+const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
+
+struct Server {
+    child: Child,
+    port: u16,
+    // What it goes on to say has somewhere to go.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(folder: &Path, arguments: &[&str]) -> Server {
+        let mut child = Command::new(FATHOMETER)
+            .arg("serve")
+            .arg(folder)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let port = serving::address(&mut stdout).port();
+        Server {
+            child,
+            port,
+            _stdout: stdout,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file that has been there for long: one that may still be written to has a weak tag at first and a
+/// strong one later, and would not be current in between.
+fn write(path: &Path, content: impl AsRef<[u8]>) {
+    fs::write(path, content).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
+    file.set_modified(modified).unwrap();
+}
+
+/// A page of four files, in a folder.
+fn page(folder: &Path) {
+    let html = "<link rel=stylesheet href=a.css><img src=b.gif><img src=c.gif>";
+    write(&folder.join("index.html"), html);
+    write(&folder.join("a.css"), "p { }".repeat(100));
+    for name in ["b.gif", "c.gif"] {
+        let image = [&b"GIF89a\x14\x00\x0a\x00"[..], &[7; 5000]].concat();
+        write(&folder.join(name), image);
+    }
+}
+
+fn fetch(arguments: &[&str]) -> Output {
+    let output = Command::new(FATHOMETER)
+        .arg("fetch")
+        .args(arguments)
+        .env_remove("SSLKEYLOGFILE")
+        .output();
+    output.unwrap()
+}
+
+fn fetched(arguments: &[&str]) -> Value {
+    let output = fetch(&[arguments, &["--json"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["complete"], true, "{arguments:?}");
+    value
+}
+
+/// How files came: `bundled`, `singly` and so on, with the targets in order.
+fn ways(value: &Value) -> Vec<(&str, &str)> {
+    let files = value["files"].as_array().unwrap().iter();
+    files
+        .map(|file| {
+            (
+                file["target"].as_str().unwrap(),
+                file["by"].as_str().unwrap(),
+            )
+        })
+        .collect()
+}
+
+const TARGETS: [&str; 4] = ["/index.html", "/a.css", "/b.gif", "/c.gif"];
+
+fn all(way: &str) -> Vec<(&str, &str)> {
+    TARGETS.map(|target| (target, way)).to_vec()
+}
+
+fn sorted<'v>(mut ways: Vec<(&'v str, &'v str)>) -> Vec<(&'v str, &'v str)> {
+    ways.sort_by_key(|(target, _)| TARGETS.iter().position(|known| known == target));
+    ways
+}
+
+#[test]
+fn pages_come_in_the_clear_over_tls_and_over_quic() {
+    let folder = tempfile::tempdir().unwrap();
+    page(folder.path());
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    let roots = roots.path().to_str().unwrap();
+    let clear = Server::start(folder.path(), &[]);
+    let secure = Server::start(
+        folder.path(),
+        &["--tls", "--ca-out", roots, "--protocols", "h1,h2,h3"],
+    );
+    let plain = format!("http://127.0.0.1:{}/index.html", clear.port);
+    for policy in ["h1.0", "h1.1x4", "h1.1-pipeline", "h2c"] {
+        let value = fetched(&[&plain, "--policy", policy]);
+        assert_eq!(sorted(ways(&value)), all("singly"), "{policy}");
+        assert!(value["client_cpu_s"].as_f64().unwrap() > 0.0);
+    }
+    let url = format!("https://localhost:{}/index.html", secure.port);
+    for (policy, spoken) in [
+        ("h2", "h2"),
+        ("h1.1", "http/1.1"),
+        ("h1.1-pipeline-tls", "http/1.1"),
+        ("h3", "h3"),
+    ] {
+        let arguments = [&url[..], "--policy", policy, "--cacert", roots];
+        let value = fetched(&arguments);
+        assert_eq!(sorted(ways(&value)), all("singly"), "{policy}");
+        let connection = &value["connections"][0];
+        assert_eq!(connection["protocol"], spoken, "{policy}");
+        assert_eq!(connection["tls"]["resumed"], false, "{policy}");
+        let again = fetched(&[&arguments[..], &["--visit", "revalidate"]].concat());
+        assert_eq!(sorted(ways(&again)), all("current"), "{policy}");
+        let resumed = &again["connections"][0]["tls"]["resumed"];
+        assert!(*resumed == true || policy == "h3", "{policy}");
+        let shown = fetch(&arguments);
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        for line in ["page complete", "4 singly", "TLS 1.3", "processor time"] {
+            assert!(shown.contains(line), "{policy}: {shown}");
+        }
+    }
+    let default = fetched(&[&url, "--cacert", roots]);
+    assert_eq!(default["policy"], "h2");
+    // Nobody vouches for the server.
+    for policy in ["h2", "h3"] {
+        let output = fetch(&[&url, "--policy", policy]);
+        assert_eq!(output.status.code(), Some(1), "{policy}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("TLS failed"), "{policy}: {said}");
+        // Over TCP nothing was asked yet: whoever is not trusted is not asked again.
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        let once = shown.contains("connections       1\n") && said.contains("TlsFailed");
+        assert!(once || policy == "h3", "{policy}: {shown}{said}");
+    }
+}
+
+#[test]
+fn a_page_comes_in_a_package_over_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    page(folder.path());
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    let roots = roots.path().to_str().unwrap();
+    let packages = ["--packages", "on-the-fly"];
+    let clear = Server::start(folder.path(), &packages);
+    let secure = Server::start(
+        folder.path(),
+        &[
+            &packages[..],
+            &["--tls", "--ca-out", roots, "--protocols", "h1,h2,h3"],
+        ]
+        .concat(),
+    );
+    let plain = format!("http://127.0.0.1:{}/", clear.port);
+    let protected = format!("https://localhost:{}/", secure.port);
+    for (carrier, url) in [
+        ("h1.0", &plain),
+        ("h1.1", &plain),
+        ("h2c", &plain),
+        ("h1.1", &protected),
+        ("h2", &protected),
+        ("h3", &protected),
+    ] {
+        for bundle in [
+            "package",
+            "package-v1",
+            "package-delta",
+            "tar",
+            "tar-whole",
+            "zip",
+        ] {
+            let policy = format!("{carrier}-{bundle}");
+            let mut arguments = vec![&url[..], "--policy", &policy];
+            if url == &protected {
+                arguments.extend(["--cacert", roots]);
+            }
+            let value = fetched(&arguments);
+            assert_eq!(value["bundle"]["answer"], "whole", "{policy}");
+            assert_eq!(value["exchanges"].as_array().unwrap().len(), 1, "{policy}");
+            let files = ways(&value);
+            assert_eq!(files.len(), 4, "{policy}");
+            assert!(files.iter().all(|(_, way)| *way == "bundled"), "{policy}");
+            assert_eq!(files[0].0, "/", "{policy}");
+            arguments.extend(["--visit", "revalidate"]);
+            let again = fetched(&arguments);
+            let files = ways(&again);
+            assert!(
+                files.iter().all(|(_, way)| *way == "current"),
+                "{policy}: {files:?}"
+            );
+            assert_eq!(files.len(), 4, "{policy}");
+        }
+    }
+    let output = fetch(&[&plain, "--policy", "package"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("4 files in one response"), "{shown}");
+    assert!(shown.contains("usable            first "), "{shown}");
+}
+
+#[test]
+fn a_list_of_files_is_fetched_by_any_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("set")).unwrap();
+    let mut list = String::from("# ten files\n\n");
+    for n in 0..10 {
+        write(&folder.path().join(format!("set/{n}.bin")), vec![n; 2000]);
+        list.push_str(&format!("/set/{n}.bin\n"));
+    }
+    let names = tempfile::NamedTempFile::new().unwrap();
+    fs::write(names.path(), list).unwrap();
+    let names = names.path().to_str().unwrap();
+    let server = Server::start(
+        folder.path(),
+        &["--packages", "on-the-fly", "--package-folders"],
+    );
+    let url = format!("http://127.0.0.1:{}/set/", server.port);
+    for (policy, exchanges, way) in [
+        ("h1.0x4", 10, "singly"),
+        ("h1.1-pipeline", 10, "singly"),
+        ("h2c", 10, "singly"),
+        ("package", 1, "bundled"),
+        ("h2c-tar", 1, "bundled"),
+        ("h1.0-zip", 1, "bundled"),
+    ] {
+        let value = fetched(&[&url, "--list", names, "--policy", policy]);
+        let files = ways(&value);
+        assert_eq!(files.len(), 10, "{policy}");
+        assert!(
+            files.iter().all(|(_, by)| *by == way),
+            "{policy}: {files:?}"
+        );
+        let asked = value["exchanges"].as_array().unwrap();
+        assert_eq!(asked.len(), exchanges, "{policy}");
+    }
+    let bad = tempfile::NamedTempFile::new().unwrap();
+    fs::write(bad.path(), "set/1.bin\n").unwrap();
+    let output = fetch(&[&url, "--list", bad.path().to_str().unwrap()]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("is no target"), "{said}");
+}
