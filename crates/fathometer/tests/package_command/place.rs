@@ -145,7 +145,7 @@ impl Ended {
     }
 
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.out).expect(&self.text())
+        serde_json::from_slice(&self.out).unwrap_or_else(|_| panic!("{}", self.text()))
     }
 }
 
