@@ -143,6 +143,7 @@ impl Trial<'_> {
             self.folder,
             self.throttle,
             access,
+            self.load.policy.protocol == Protocol::Http3,
         )?;
         let tls = credentials
             .as_ref()

@@ -43,7 +43,7 @@ pub mod webstone;
 
 pub use distribution::Distribution;
 pub use numbers::Numbers;
-pub use protocols::{FrameCount, Frames, Handshakes};
+pub use protocols::{Datagrams, FrameCount, Frames, Handshakes};
 pub use result::{
     Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup,
     TargetCount, Window, WorkerHealth,

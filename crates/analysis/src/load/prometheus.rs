@@ -134,7 +134,9 @@ pub fn render(result: &LoadResult) -> String {
     }
 
     tls(&mut out, &window.handshakes);
+    fields(&mut out, window);
     http2(&mut out, window);
+    quic(&mut out, window);
 
     out.rate(
         "offered_per_second",
@@ -254,10 +256,9 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     }
 }
 
-/// Nothing where there was no HTTP/2.
-fn http2(out: &mut Exposition, window: &Window) {
-    let frames = &window.frames;
-    if frames.is_empty() {
+/// Nothing where fields are not compressed.
+fn fields(out: &mut Exposition, window: &Window) {
+    if window.frames.is_empty() && window.datagrams.is_empty() {
         return;
     }
     out.family(
@@ -271,6 +272,41 @@ fn http2(out: &mut Exposition, window: &Window) {
     ] {
         let labels = [("direction", direction)];
         out.sample("header_field_bytes_total", &labels, bytes.0);
+    }
+}
+
+/// Nothing where there was no HTTP/3.
+fn quic(out: &mut Exposition, window: &Window) {
+    let datagrams = &window.datagrams;
+    if datagrams.is_empty() {
+        return;
+    }
+    out.family("datagrams_total", "counter", "QUIC datagrams.");
+    out.sample("datagrams_total", &[("direction", "sent")], datagrams.sent);
+    out.sample(
+        "datagrams_total",
+        &[("direction", "received")],
+        datagrams.received,
+    );
+    out.family(
+        "datagrams_lost_total",
+        "counter",
+        "QUIC packets taken for lost, and datagrams that the kernel threw away on this side.",
+    );
+    for (by, lost) in [
+        ("path", datagrams.lost),
+        ("overflow", datagrams.overflowed),
+        ("unsent", datagrams.unsent),
+    ] {
+        out.sample("datagrams_lost_total", &[("by", by)], lost);
+    }
+}
+
+/// Nothing where there was no HTTP/2.
+fn http2(out: &mut Exposition, window: &Window) {
+    let frames = &window.frames;
+    if frames.is_empty() {
+        return;
     }
     let ways = [("sent", &frames.sent), ("received", &frames.received)];
     out.family("frames_total", "counter", "HTTP/2 frames, by type.");

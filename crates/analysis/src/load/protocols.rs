@@ -1,5 +1,5 @@
-//! TLS and HTTP/2 beneath the exchanges: handshakes, frames, what compression saved of heads. What a
-//! result holds of them, the same for programs, and the lines of the screen.
+//! TLS, HTTP/2 and QUIC beneath the exchanges: handshakes, frames, datagrams, what compression saved of
+//! heads. What a result holds of them, the same for programs, and the lines of the screen.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,9 +23,10 @@ pub struct Handshakes {
     pub early: u64,
     /// Of the resumed, those whose early data it refused: it was sent once more.
     pub early_refused: u64,
-    /// Octets of records sent until TLS was established.
+    /// Octets of records sent until TLS was established; of QUIC, whose handshake it is, octets of
+    /// datagrams.
     pub sent: Bytes,
-    /// Octets of records received until then.
+    /// Octets of records, or of datagrams, received until then.
     pub received: Bytes,
     /// Octets of the certificates among them, as they were sent; none in a resumed session.
     pub certificates: Bytes,
@@ -108,6 +109,47 @@ impl Frames {
     }
 }
 
+/// What QUIC put on the wire beneath HTTP/3 while a window lasted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Octets of their UDP payloads.
+    pub sent_octets: Bytes,
+    /// Datagrams received.
+    pub received: u64,
+    /// Octets of their UDP payloads.
+    pub received_octets: Bytes,
+    /// Packets sent that were taken for lost.
+    pub lost: u64,
+    /// Datagrams that the kernel threw away because the generator did not fetch them in time: losses
+    /// that no path made.
+    pub overflowed: u64,
+    /// Datagrams that the kernel would not send, for want of memory or of a way.
+    pub unsent: u64,
+    /// The most requests that were under way at a time on one connection.
+    pub most_streams: u64,
+}
+
+impl Datagrams {
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        self.sent == 0 && self.received == 0
+    }
+
+    /// Adds what happened elsewhere in the same window.
+    pub fn merge(&mut self, other: &Datagrams) {
+        self.sent += other.sent;
+        self.sent_octets += other.sent_octets;
+        self.received += other.received;
+        self.received_octets += other.received_octets;
+        self.lost += other.lost;
+        self.overflowed += other.overflowed;
+        self.unsent += other.unsent;
+        self.most_streams = self.most_streams.max(other.most_streams);
+    }
+}
+
 /// TLS handshakes that were completed while a window lasted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -120,9 +162,9 @@ pub struct HandshakesSummary {
     pub early_data: u64,
     /// Of the resumed, those whose early data it refused.
     pub early_data_refused: u64,
-    /// Octets of records sent until TLS was established.
+    /// Octets of records sent until TLS was established; of QUIC octets of datagrams.
     pub sent_bytes: u64,
-    /// Octets of records received until then.
+    /// Octets of records, or of datagrams, received until then.
     pub received_bytes: u64,
     /// Octets of the certificates among them.
     pub certificates_bytes: u64,
@@ -156,6 +198,44 @@ pub struct FrameCountSummary {
     pub frames: u64,
     /// Their octets, with the nine of each frame's head.
     pub octets_bytes: u64,
+}
+
+/// What QUIC put on the wire beneath HTTP/3 while a window lasted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DatagramsSummary {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Octets of their UDP payloads.
+    pub sent_bytes: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// Octets of their UDP payloads.
+    pub received_bytes: u64,
+    /// Packets sent that were taken for lost.
+    pub packets_lost: u64,
+    /// Datagrams that the kernel threw away because the generator did not fetch them in time.
+    pub overflowed: u64,
+    /// Datagrams that the kernel would not send.
+    pub unsent: u64,
+    /// The most requests that were under way at a time on one connection.
+    pub most_streams: u64,
+}
+
+impl DatagramsSummary {
+    /// The figures of these datagrams; `None` when there were none.
+    pub(super) fn of(datagrams: &Datagrams) -> Option<DatagramsSummary> {
+        (!datagrams.is_empty()).then_some(DatagramsSummary {
+            sent: datagrams.sent,
+            sent_bytes: datagrams.sent_octets.0,
+            received: datagrams.received,
+            received_bytes: datagrams.received_octets.0,
+            packets_lost: datagrams.lost,
+            overflowed: datagrams.overflowed,
+            unsent: datagrams.unsent,
+            most_streams: datagrams.most_streams,
+        })
+    }
 }
 
 impl HandshakesSummary {
@@ -200,7 +280,7 @@ fn by_type(counts: &BTreeMap<String, FrameCount>) -> BTreeMap<String, FrameCount
     counts.collect()
 }
 
-/// The lines of the screen; nothing where there was neither TLS nor HTTP/2.
+/// The lines of the screen; nothing where there was neither TLS nor HTTP/2 nor QUIC.
 pub(super) fn lines(window: &Window) -> String {
     let mut text = String::new();
     if window.handshakes.count() > 0 {
@@ -208,6 +288,9 @@ pub(super) fn lines(window: &Window) -> String {
     }
     if !window.frames.is_empty() {
         text.push_str(&line("HTTP/2", &frames(window)));
+    }
+    if !window.datagrams.is_empty() {
+        text.push_str(&line("HTTP/3", &datagrams(window)));
     }
     text
 }
@@ -248,16 +331,7 @@ fn handshakes(handshakes: &Handshakes) -> String {
 fn frames(window: &Window) -> String {
     let frames = &window.frames;
     let (sent, received) = frames.count();
-    let mut facts = Vec::new();
-    if let Some((requests, responses)) = window.octets.savings() {
-        facts.push(format!(
-            "heads {} and {} smaller by compression (from {} B of requests, {} B of responses)",
-            percent(requests),
-            percent(responses),
-            count(window.octets.request_fields.0),
-            count(window.octets.response_fields.0),
-        ));
-    }
+    let mut facts: Vec<String> = compression(window).into_iter().collect();
     let allowed = match frames.allowed_streams {
         Some(allowed) => format!(", {} allowed", count(allowed)),
         None => String::new(),
@@ -272,4 +346,41 @@ fn frames(window: &Window) -> String {
         count(received)
     ));
     facts.join("; ")
+}
+
+fn datagrams(window: &Window) -> String {
+    let datagrams = &window.datagrams;
+    let mut facts: Vec<String> = compression(window).into_iter().collect();
+    facts.push(format!(
+        "at most {} at a time on a connection",
+        counted(datagrams.most_streams, "stream")
+    ));
+    facts.push(format!(
+        "{} sent ({} on average), {} received ({})",
+        counted(datagrams.sent, "datagram"),
+        mean(datagrams.sent_octets, datagrams.sent),
+        count(datagrams.received),
+        mean(datagrams.received_octets, datagrams.received),
+    ));
+    facts.push(format!(
+        "{} taken for lost",
+        counted(datagrams.lost, "packet")
+    ));
+    facts.join("; ")
+}
+
+fn mean(sum: Bytes, times: u64) -> String {
+    octets(sum.as_f64() / times.max(1) as f64)
+}
+
+/// What compression saved of heads.
+fn compression(window: &Window) -> Option<String> {
+    let (requests, responses) = window.octets.savings()?;
+    Some(format!(
+        "heads {} and {} smaller by compression (from {} B of requests, {} B of responses)",
+        percent(requests),
+        percent(responses),
+        count(window.octets.request_fields.0),
+        count(window.octets.response_fields.0),
+    ))
 }

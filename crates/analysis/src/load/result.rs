@@ -6,7 +6,7 @@ use std::time::Duration;
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
 use super::server::ServerProbes;
-use super::{Distribution, Frames, Handshakes, Numbers};
+use super::{Datagrams, Distribution, Frames, Handshakes, Numbers};
 
 /// All that a load test measured.
 #[derive(Debug, Clone)]
@@ -107,6 +107,8 @@ pub struct Window {
     pub handshakes: Handshakes,
     /// What HTTP/2 put on connections while it lasted.
     pub frames: Frames,
+    /// What QUIC put on the wire while it lasted.
+    pub datagrams: Datagrams,
 }
 
 /// What became of connections while a window lasted, whenever they were established. How many were
@@ -229,10 +231,11 @@ impl Counts {
     }
 }
 
-/// Octets above TCP, and above TLS where there is TLS.
+/// Octets above TCP, and above TLS where there is TLS; of HTTP/3 those of QUIC's streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Octets {
-    /// Request heads as transferred: of HTTP/2 the frames that carry them, their own heads included.
+    /// Request heads as transferred: of HTTP/2 and HTTP/3 the frames that carry them, their own
+    /// heads included.
     pub request_heads: Bytes,
     /// Names and values of the fields of request heads before compression; the same as
     /// `request_heads` where nothing is compressed.

@@ -10,7 +10,7 @@ use fathometer_model::Failure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::protocols::{FramesSummary, HandshakesSummary};
+use super::protocols::{DatagramsSummary, FramesSummary, HandshakesSummary};
 use super::server::{self, ServerProbes, SuspicionSummary};
 use super::{
     Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Verdict, Window,
@@ -141,6 +141,8 @@ pub struct WindowSummary {
     pub tls: Option<HandshakesSummary>,
     /// What HTTP/2 put on connections while it lasted; `null` when nothing.
     pub http2: Option<FramesSummary>,
+    /// What QUIC put on the wire beneath HTTP/3 while it lasted; `null` when nothing.
+    pub quic: Option<DatagramsSummary>,
     /// How long everything took.
     pub phases: PhasesSummary,
 }
@@ -553,6 +555,7 @@ fn window(window: &Window) -> WindowSummary {
         connections: connections(window),
         tls: HandshakesSummary::of(&window.handshakes),
         http2: FramesSummary::of(&window.frames),
+        quic: DatagramsSummary::of(&window.datagrams),
         phases: PhasesSummary {
             corrected: Phase::of(&latency.corrected),
             uncorrected: Phase::of(&latency.uncorrected),

@@ -9,6 +9,7 @@ use fathometer_sys::socket;
 use fathometer_tls::{EarlyData, Session};
 
 use super::frames::Counted;
+use super::machine::Machine;
 use super::security;
 use super::slot::{End, Protection, Slot, State};
 use super::tally::nanos;
@@ -37,20 +38,18 @@ impl Worker<'_> {
     }
 
     fn try_open(&mut self, owner: u32, host: u16) -> io::Result<u32> {
-        let stream = socket::connect(self.shared.address, None, &self.shared.sockets)?;
         let place = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::new(self.shared.machine()));
             self.slots.len() as u32 - 1
         });
-        let slot = &mut self.slots[place as usize];
-        let token = u64::from(slot.generation) << 32 | u64::from(place);
-        if let Err(error) = self.poller.add(&stream, token) {
+        let number = self.shared.next_connection();
+        if let Err(error) = self.open_socket(place, host, number) {
             self.free_slots.push(place);
             return Err(error);
         }
+        let slot = &mut self.slots[place as usize];
         slot.state = State::Connecting;
-        slot.stream = Some(stream);
-        slot.number = self.shared.next_connection();
+        slot.number = number;
         slot.owner = owner;
         slot.host = host;
         slot.opened = self.now;
@@ -69,6 +68,22 @@ impl Worker<'_> {
         self.tally.most_connections = self.tally.most_connections.max(self.tally.connections);
         self.arm(place, self.now + self.shared.connect_timeout);
         Ok(place)
+    }
+
+    /// Gives a slot a socket that begins to connect.
+    fn open_socket(&mut self, place: u32, host: u16, number: u32) -> io::Result<()> {
+        let token = u64::from(self.slots[place as usize].generation) << 32 | u64::from(place);
+        if let Some(plan) = &self.shared.quic {
+            let connection = self.connect_quic(plan, host, number, token)?;
+            self.slots[place as usize].machine = Machine::Quic(Some(connection));
+            // Its first words leave with those of all others.
+            self.make_dirty(place);
+            return Ok(());
+        }
+        let stream = socket::connect(self.shared.address, None, &self.shared.sockets)?;
+        self.poller.add(&stream, token)?;
+        self.slots[place as usize].stream = Some(stream);
+        Ok(())
     }
 
     /// Makes sure that a slot is looked at by `at`.
@@ -116,6 +131,9 @@ impl Worker<'_> {
         let slot = &mut self.slots[place as usize];
         if u64::from(slot.generation) != ready.token >> 32 {
             return;
+        }
+        if slot.machine.is_quic() {
+            return self.serve_quic(place, ready);
         }
         if slot.state == State::Connecting {
             let failed = match &slot.stream {
@@ -201,7 +219,7 @@ impl Worker<'_> {
     }
 
     /// A connection can be used.
-    fn established(&mut self, place: u32) {
+    pub(super) fn established(&mut self, place: u32) {
         let now = self.now;
         let slot = &mut self.slots[place as usize];
         slot.state = State::Open;
@@ -235,14 +253,22 @@ impl Worker<'_> {
     pub(super) fn fail(&mut self, place: u32, failure: Failure) {
         let slot = &mut self.slots[place as usize];
         if matches!(slot.state, State::Connecting | State::Securing) {
-            self.tally.connect_failed(failure, self.now);
-            if let Some(user) = self.users.get_mut(slot.owner as usize) {
-                user.pause_until = self.now + super::CONNECT_PAUSE.as_nanos() as u64;
-            }
+            self.not_connected(place, failure);
         }
-        slot.machine
-            .handle_failure(failure, Instant::from_nanos(self.now));
+        let instant = self.instant();
+        self.slots[place as usize]
+            .machine
+            .handle_failure(failure, instant);
         self.pump(place, &[]);
+    }
+
+    /// Counts a connection that could not be established; its user waits a little.
+    pub(super) fn not_connected(&mut self, place: u32, failure: Failure) {
+        self.tally.connect_failed(failure, self.now);
+        let owner = self.slots[place as usize].owner;
+        if let Some(user) = self.users.get_mut(owner as usize) {
+            user.pause_until = self.now + super::CONNECT_PAUSE.as_nanos() as u64;
+        }
     }
 
     /// The machine is done with its connection: it is closed at once, unless the server is to close
@@ -256,6 +282,9 @@ impl Worker<'_> {
             Some(CloseReason::Failed(_)) => End::Failure,
             _ => End::Server,
         };
+        if slot.machine.is_quic() {
+            return self.close_quic(place, end);
+        }
         let lingers = slot.state == State::Open
             && !slot.closed_there
             && !self.shared.reset_on_close
@@ -278,7 +307,7 @@ impl Worker<'_> {
     /// listen.
     pub(super) fn close_with_words(&mut self, place: u32, end: End) {
         let slot = &self.slots[place as usize];
-        let speaks = slot.machine.is_http2() || matches!(slot.protection, Protection::Tls(_));
+        let speaks = slot.machine.multiplexes() || matches!(slot.protection, Protection::Tls(_));
         if speaks && slot.state == State::Open {
             self.say_goodbye(place, end == End::Client);
         }
@@ -293,7 +322,8 @@ impl Worker<'_> {
 
     /// Closes the socket and frees the slot. What failed is reset.
     pub(super) fn release(&mut self, place: u32, end: End) {
-        self.count_frames(place);
+        self.count_frames(place, self.now);
+        self.count_datagrams(place, self.now);
         let slot = &mut self.slots[place as usize];
         if let Some(stream) = slot.stream.take()
             && (end == End::Failure || self.shared.reset_on_close)

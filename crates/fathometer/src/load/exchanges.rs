@@ -15,20 +15,15 @@ impl Worker<'_> {
         let target = shared.target(TargetId(exchange.target));
         let shape = shared.requests.shape(TargetId(exchange.target), slot.host);
         // What could fail was checked: the targets when the test began, the room by the caller.
+        let content = target.content.as_deref().filter(|c| !c.is_empty());
         let queued = slot
             .machine
-            .request_prepared(shape, &target.path)
+            .request(shape, &target.path, content)
             .expect("a checked request fits a connection with room");
         exchange.request = queued.request;
         exchange.head = queued.head.0 as u32;
         exchange.fields = queued.fields.0 as u32;
-        if let Some(content) = target.content.as_deref().filter(|c| !c.is_empty()) {
-            exchange.content = content.len() as u64;
-            slot.machine
-                .send_content(queued.request, content)
-                .expect("content is as long as announced");
-        }
-        slot.machine.flush();
+        exchange.content = content.map_or(0, |content| content.len() as u64);
         // An exchange that is asked again keeps the instants of its first time.
         if exchange.sent == 0 && slot.state == State::Open {
             exchange.due = exchange.planned.max(slot.free_since);
@@ -57,93 +52,99 @@ impl Worker<'_> {
     /// Feeds the machine of a connection and deals with what that means.
     pub(super) fn pump(&mut self, place: u32, mut input: &[u8]) {
         let instant = self.instant();
-        let now = self.now;
-        loop {
-            let slot = &mut self.slots[place as usize];
-            let Some(event) = slot.machine.poll(&mut input, instant) else {
-                break;
-            };
-            match event {
-                Event::Begin { request } => {
-                    if let Some(exchange) = slot.exchange(request) {
-                        exchange.first_byte = now;
-                    }
-                }
-                Event::Head { request } => {
-                    let status = slot.machine.head().status();
-                    if let Some(exchange) = slot.exchange(request) {
-                        exchange.status = status;
-                    }
-                }
-                Event::Content { .. }
-                | Event::Interim { .. }
-                | Event::SendContent { .. }
-                | Event::Trailers { .. }
-                | Event::Promised { .. }
-                | Event::Pong { .. } => {}
-                Event::End {
-                    request,
-                    received,
-                    persists,
-                } => {
-                    slot.served += 1;
-                    let exchange = slot.take(request);
-                    self.goes_on(place, persists);
-                    if let Some(exchange) = exchange {
-                        self.complete(place, &exchange, &received);
-                    }
-                }
-                Event::Failed {
-                    request,
-                    failure,
-                    received,
-                    persists,
-                } => {
-                    let exchange = slot.take(request);
-                    self.goes_on(place, persists);
-                    if let Some(exchange) = exchange {
-                        self.give_up_on(place, &exchange, failure, &received);
-                    }
-                }
-                Event::Unanswered {
-                    request,
-                    failure,
-                    sent,
-                    idempotent,
-                    persists,
-                } => {
-                    let served = slot.served > 0;
-                    let exchange = slot.take(request);
-                    self.goes_on(place, persists);
-                    let Some(exchange) = exchange else {
-                        continue;
-                    };
-                    // A connection that has served before and is gone without a word was idle for too
-                    // long; a request that the server has put aside can go elsewhere.
-                    let silent = matches!(failure, Failure::ClosedEarly | Failure::Reset);
-                    let put_aside = matches!(failure, Failure::GoneAway | Failure::StreamReset);
-                    let harmless = served && silent && (idempotent || !sent) || put_aside && !sent;
-                    // What was put aside on a connection that has served others did not count as a try:
-                    // there is progress, however often it happens.
-                    let is_free = put_aside && !sent && served;
-                    if harmless && (is_free || !exchange.retried) && !exchange.overdue {
-                        self.ask_again(place, exchange, failure, is_free);
-                    } else {
-                        self.give_up_on(place, &exchange, failure, &Received::default());
-                    }
-                }
-                Event::Settings => {
-                    slot.knows_server = true;
-                    self.has_room_again(place);
-                }
-                Event::GoAway { .. } => self.detach(place),
-                Event::Closed { .. } => self.closed(place),
-            }
+        if self.slots[place as usize].machine.is_quic() {
+            self.drive(place);
+            return self.make_dirty(place);
         }
-        let slot = &self.slots[place as usize];
+        while let Some(event) = self.slots[place as usize].machine.poll(&mut input, instant) {
+            self.deal_with(place, event);
+        }
+        let machine = &self.slots[place as usize].machine;
         // HTTP/2 acknowledges, and opens windows, on its own account.
-        if slot.machine.is_http2() && !slot.machine.transmit().is_empty() {
+        if machine.multiplexes() && !machine.transmit().is_empty() {
             self.make_dirty(place);
+        }
+    }
+
+    /// Deals with what a machine reports.
+    pub(super) fn deal_with(&mut self, place: u32, event: Event<'_>) {
+        let now = self.now;
+        let slot = &mut self.slots[place as usize];
+        match event {
+            Event::Begin { request } => {
+                if let Some(exchange) = slot.exchange(request) {
+                    exchange.first_byte = now;
+                }
+            }
+            Event::Head { request } => {
+                let status = slot.machine.status();
+                if let Some(exchange) = slot.exchange(request) {
+                    exchange.status = status;
+                }
+            }
+            Event::Content { .. }
+            | Event::Interim { .. }
+            | Event::SendContent { .. }
+            | Event::Trailers { .. }
+            | Event::Promised { .. }
+            | Event::Pong { .. } => {}
+            Event::End {
+                request,
+                received,
+                persists,
+            } => {
+                slot.served += 1;
+                let exchange = slot.take(request);
+                self.goes_on(place, persists);
+                if let Some(exchange) = exchange {
+                    self.complete(place, &exchange, &received);
+                }
+            }
+            Event::Failed {
+                request,
+                failure,
+                received,
+                persists,
+            } => {
+                let exchange = slot.take(request);
+                self.goes_on(place, persists);
+                if let Some(exchange) = exchange {
+                    self.give_up_on(place, &exchange, failure, &received);
+                }
+            }
+            Event::Unanswered {
+                request,
+                failure,
+                sent,
+                idempotent,
+                persists,
+            } => {
+                let served = slot.served > 0;
+                let exchange = slot.take(request);
+                self.goes_on(place, persists);
+                let Some(exchange) = exchange else {
+                    return;
+                };
+                // A connection that has served before and is gone without a word was idle for too
+                // long; a request that the server has put aside can go elsewhere.
+                let silent = matches!(failure, Failure::ClosedEarly | Failure::Reset);
+                let put_aside = matches!(failure, Failure::GoneAway | Failure::StreamReset);
+                let harmless = served && silent && (idempotent || !sent) || put_aside && !sent;
+                // What was put aside on a connection that has served others did not count as a try:
+                // there is progress, however often it happens.
+                let is_free = put_aside && !sent && served;
+                if harmless && (is_free || !exchange.retried) && !exchange.overdue {
+                    self.ask_again(place, exchange, failure, is_free);
+                } else {
+                    self.give_up_on(place, &exchange, failure, &Received::default());
+                }
+            }
+            Event::Settings => {
+                slot.knows_server = true;
+                self.has_room_again(place);
+            }
+            Event::GoAway { .. } => self.detach(place),
+            Event::Closed { .. } => self.closed(place),
         }
     }
 
@@ -164,7 +165,7 @@ impl Worker<'_> {
     }
 
     /// A connection may take more than before.
-    fn has_room_again(&mut self, place: u32) {
+    pub(super) fn has_room_again(&mut self, place: u32) {
         self.list(place);
         let owner = self.slots[place as usize].owner;
         if (owner as usize) < self.users.len() && self.pool.is_none() {
@@ -238,7 +239,7 @@ impl Worker<'_> {
         let (limit, instant) = (self.shared.timeout, self.instant());
         let slot = &mut self.slots[place as usize];
         let is_dead = slot.exchanges.front().is_none_or(|e| slot.heard <= e.sent);
-        if !slot.machine.is_http2() || is_dead {
+        if !slot.machine.multiplexes() || is_dead {
             return self.fail(place, Failure::TimedOut);
         }
         let overdue: Vec<RequestId> = slot

@@ -69,13 +69,14 @@ fn add(tally: &mut [FrameCount; KINDS.len()], now: &Traffic, before: &Traffic) {
 }
 
 impl Worker<'_> {
-    /// Counts the frames of a connection that passed since it was last asked for them.
-    pub(super) fn count_frames(&mut self, place: u32) {
+    /// Counts the frames of a connection that passed since it was last asked for them into the window of
+    /// an instant.
+    pub(super) fn count_frames(&mut self, place: u32, at: u64) {
         let slot = &mut self.slots[place as usize];
         let Some(connection) = slot.machine.http2().filter(|_| slot.state != State::Free) else {
             return;
         };
-        let window = &mut self.tally.at(self.now).frames;
+        let window = &mut self.tally.at(at).frames;
         let counted = slot.counted.0.get_or_insert_default();
         add(&mut window.sent, connection.sent(), &counted.0);
         add(&mut window.received, connection.received(), &counted.1);
@@ -87,9 +88,10 @@ impl Worker<'_> {
     }
 
     /// The same of all connections, before a window ends.
-    pub(super) fn count_all_frames(&mut self) {
+    pub(super) fn count_all_frames(&mut self, at: u64) {
         for place in 0..self.slots.len() as u32 {
-            self.count_frames(place);
+            self.count_frames(place, at);
+            self.count_datagrams(place, at);
         }
     }
 }

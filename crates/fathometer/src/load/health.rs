@@ -96,6 +96,23 @@ pub(super) fn examine(
              or memory"
         ));
     }
+    let datagrams = &measured.datagrams;
+    for (count, what) in [
+        (
+            datagrams.overflowed,
+            "were thrown away by this system because the generator did not fetch them in time (limit \
+             0): QUIC took that for loss on the path; use more threads, or fewer connections on each",
+        ),
+        (
+            datagrams.unsent,
+            "were not sent by this system (limit 0), for want of memory or of a way: QUIC took that \
+             for loss on the path",
+        ),
+    ] {
+        if count > 0 {
+            validity.invalidate(format!("{count} datagrams {what}"));
+        }
+    }
     if generator.steal > STEAL && measured.duration >= STEAL_FROM {
         validity.invalidate(format!(
             "the hypervisor gave {:.1} % of the processors' time to others (limit {:.0} %)",
@@ -181,6 +198,14 @@ mod tests {
             failures.insert(Failure::LocalLimit, 3);
         });
         assert!(limits[0].starts_with("3 connections"));
+        let lost = examined(|window, _| {
+            window.datagrams.overflowed = 5;
+            window.datagrams.lost = 100;
+        });
+        assert_eq!(lost.len(), 1);
+        assert!(lost[0].starts_with("5 datagrams were thrown away") && lost[0].contains("limit 0"));
+        let unsent = examined(|window, _| window.datagrams.unsent = 6);
+        assert!(unsent[0].starts_with("6 datagrams were not sent"));
         let steal = examined(|_, generator| generator.steal = 0.2);
         assert!(steal[0].contains("20.0 %"));
     }

@@ -43,6 +43,11 @@
 //! since. A request that the server says it has not touched (GOAWAY, REFUSED_STREAM) is made once
 //! more. With several hosts a page's members go to them in turn, the base to the first.
 //!
+//! # HTTP/3
+//! The same over QUIC, each connection with a socket of its own. There connecting and the handshake of TLS
+//! are one, and one time. Datagrams that the kernel throws away because a loop was too slow to fetch
+//! them are losses that no path made: they make a result INVALID.
+//!
 //! # What counts from when
 //! *planned* is the plan's instant: in a closed loop the end of the pause, or of the response that
 //! named the member; *due* when it was planned and a connection was free; *sent* when its first
@@ -59,7 +64,9 @@ mod connections;
 mod exchanges;
 mod frames;
 mod health;
+mod machine;
 mod pool;
+mod quic;
 mod recorder;
 mod run;
 pub mod security;
@@ -109,12 +116,12 @@ pub struct Options {
     pub plan: Arc<Plan>,
     /// By whom, or when.
     pub users: Users,
-    /// How connections are used. What the engine cannot carry out (HTTP/3, pushes, ranges; several
-    /// hosts in an open loop) is refused.
+    /// How connections are used. What the engine cannot carry out (pushes, ranges; several hosts in an
+    /// open loop) is refused.
     pub policy: Policy,
     /// Whom to trust and what to agree on; needed where the policy has TLS.
     pub tls: Option<Arc<ClientSettings>>,
-    /// What servers may send before they are told to go on, in HTTP/2.
+    /// What servers may send before they are told to go on, in HTTP/2 and HTTP/3.
     pub windows: Windows,
     /// Further fields of every request.
     pub fields: Vec<(String, String)>,
@@ -201,7 +208,7 @@ impl Options {
     }
 }
 
-/// The windows of HTTP/2 connections, in octets.
+/// The windows of HTTP/2 and HTTP/3 connections, in octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     /// A stream's; at most 2^31 − 1.
@@ -335,6 +342,9 @@ pub enum LoadError {
     /// An interval that is none.
     #[error("an interval of the timeline must be at least 10 ms long")]
     Interval,
+    /// Settings of QUIC that cannot be had.
+    #[error("HTTP/3 cannot be spoken: {0}")]
+    Quic(String),
     /// The record could not be written.
     #[error("the record of exchanges could not be written: {0}")]
     Recorder(RecorderError),

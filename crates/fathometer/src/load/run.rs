@@ -535,4 +535,5 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
     to.connections.merge(&from.connections);
     to.handshakes.merge(&from.handshakes);
     to.frames.merge(&from.frames.frames());
+    to.datagrams.merge(&from.datagrams);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fathometer_analysis::load::Handshakes;
 use fathometer_http::driver::Protocol;
+use fathometer_quic as quic;
 use fathometer_tls::{ClientSettings, EarlyData, Handshake, Resumption};
 
 use super::Options;
@@ -86,6 +87,41 @@ pub(super) fn count(handshakes: &mut Handshakes, handshake: &Handshake, cpu: std
     handshakes.certificates += handshake.certificates;
     handshakes.cpu += cpu;
     *handshakes.agreed.entry(agreement(handshake)).or_default() += 1;
+}
+
+/// Counts a handshake of QUIC, which is one of TLS 1.3 as well.
+pub(super) fn count_quic(
+    handshakes: &mut Handshakes,
+    handshake: &quic::Handshake,
+    cpu: std::time::Duration,
+) {
+    // A server that resumes a session shows no certificate.
+    match handshake.certificates.0 {
+        0 => handshakes.resumed += 1,
+        _ => handshakes.full += 1,
+    }
+    match handshake.early_data {
+        quic::EarlyData::Accepted => handshakes.early += 1,
+        quic::EarlyData::Rejected => handshakes.early_refused += 1,
+        _ => {}
+    }
+    handshakes.sent += handshake.sent.octets;
+    handshakes.received += handshake.received.octets;
+    handshakes.certificates += handshake.certificates;
+    handshakes.cpu += cpu;
+    *handshakes
+        .agreed
+        .entry(agreement_of_quic(handshake))
+        .or_default() += 1;
+}
+
+/// What a handshake of QUIC has agreed on: `QUIC, TLS 1.3, h3`.
+pub fn agreement_of_quic(handshake: &quic::Handshake) -> String {
+    let protocol = handshake.protocol.as_deref().map(String::from_utf8_lossy);
+    format!(
+        "QUIC, TLS 1.3, {}",
+        protocol.as_deref().unwrap_or("no ALPN")
+    )
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
 use fathometer_workload::plan::{Choice, PageId, Plan, Script, Target, TargetId};
 
+use super::machine::Machine;
+use super::quic::QuicPlan;
 use super::security::{Security, without_port};
 use super::slot::Exchange;
 use super::{Limit, LoadError, Options, Users, Windows};
@@ -24,6 +26,8 @@ pub(super) struct Shared {
     pub(super) policy: Policy,
     /// Where the policy has TLS.
     pub(super) tls: Option<Security>,
+    /// Where the policy has QUIC.
+    pub(super) quic: Option<QuicPlan>,
     windows: Windows,
     pub(super) address: SocketAddr,
     pub(super) sockets: SocketOptions,
@@ -92,6 +96,7 @@ impl Shared {
                     });
                 }
             },
+            quic: QuicPlan::new(options)?,
             windows: options.windows,
             address: options.address,
             sockets: SocketOptions {
@@ -127,14 +132,15 @@ impl Shared {
 
     /// The machine of a connection. Time limits are the loop's, which watches an exchange from when it
     /// was sent.
-    pub(super) fn machine(&self) -> Connection {
+    pub(super) fn machine(&self) -> Machine {
         let timeouts = Timeouts {
             head: None,
             idle: None,
             total: None,
             ..Timeouts::default()
         };
-        match self.policy.protocol {
+        let connection: Connection = match self.policy.protocol {
+            Protocol::Http3 => return Machine::Quic(None),
             Protocol::Http2 => http2::Connection::new(http2::Config {
                 scheme: match self.policy.tls {
                     true => Scheme::Https,
@@ -157,7 +163,8 @@ impl Shared {
                 ..http1::Config::default()
             })
             .into(),
-        }
+        };
+        Machine::Stream(connection)
     }
 
     /// The most unanswered requests on a connection.
@@ -280,10 +287,6 @@ fn is_kept_full(policy: &Policy) -> bool {
 /// Why the engine cannot carry a policy out, whoever uses it; `None` if it can.
 pub fn cannot(policy: Policy) -> Option<&'static str> {
     match policy {
-        Policy {
-            protocol: Protocol::Http3,
-            ..
-        } => Some("load tests do not speak HTTP/3 yet: studies of pages do"),
         Policy { push: true, .. } => {
             Some("what servers push is for page retrievals, not for load tests")
         }

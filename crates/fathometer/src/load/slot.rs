@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::net::TcpStream;
 
-use fathometer_http::client::{Connection, RequestId};
+use fathometer_http::client::RequestId;
 use fathometer_tls::Session;
 
 use super::frames::Counted;
+use super::machine::Machine;
 
 /// Streams that a connection is given before the server has said how many it takes: no server that
 /// follows the advice of RFC 9113 section 6.5.2 takes fewer.
@@ -75,7 +76,7 @@ impl Exchange {
 pub(super) enum State {
     /// Nothing: there is no connection.
     Free,
-    /// Waiting for the handshake of TCP.
+    /// Waiting for the handshake of TCP, or of QUIC.
     Connecting,
     /// Waiting for the handshake of TLS.
     Securing,
@@ -112,9 +113,10 @@ pub(super) const POOL: u32 = u32::MAX;
 /// A place for a connection, used by one after another. The machine keeps its memory.
 pub(super) struct Slot {
     pub(super) state: State,
+    /// Its socket; none of QUIC, which has one of its own.
     pub(super) stream: Option<TcpStream>,
     pub(super) protection: Protection,
-    pub(super) machine: Connection,
+    pub(super) machine: Machine,
     /// In the order of their requests, whichever is answered first.
     pub(super) exchanges: VecDeque<Exchange>,
     /// Counts the connections that were here, so that news of an old one is known as such.
@@ -166,7 +168,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(machine: Connection) -> Slot {
+    pub(super) fn new(machine: Machine) -> Slot {
         Slot {
             state: State::Free,
             stream: None,
@@ -208,7 +210,7 @@ impl Slot {
             && self.machine.can_request()
             && (self.knows_server
                 || self.exchanges.len() < STREAMS_AT_FIRST
-                || !self.machine.is_http2())
+                || !self.machine.multiplexes())
     }
 
     /// Gives back the memory that nothing is in, for a connection that will be idle for long.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fathometer_analysis::load::{Connections, Counts, Ended, Handshakes, Latency, Octets};
+use fathometer_analysis::load::{
+    Connections, Counts, Datagrams, Ended, Handshakes, Latency, Octets,
+};
 use fathometer_http::client::Received;
 use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome};
 
@@ -69,6 +71,7 @@ pub(super) struct WindowTally {
     pub(super) connections: Connections,
     pub(super) handshakes: Handshakes,
     pub(super) frames: FrameTally,
+    pub(super) datagrams: Datagrams,
 }
 
 fn by_failure(counts: &[u64; Failure::ALL.len()]) -> BTreeMap<Failure, u64> {

@@ -8,6 +8,8 @@ use std::collections::BinaryHeap;
 pub(super) enum Timer {
     /// A connection may have run out of time.
     Slot(u32),
+    /// QUIC has something to do on a connection.
+    Quic(u32),
     /// A user goes on.
     User(u32),
     /// The number of users changes.

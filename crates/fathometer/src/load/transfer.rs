@@ -27,6 +27,9 @@ impl Worker<'_> {
     /// Writes what a connection has to write, as far as it goes.
     pub(super) fn flush(&mut self, place: u32) {
         let slot = &self.slots[place as usize];
+        if slot.machine.is_quic() {
+            return self.flush_quic(place);
+        }
         match (slot.state, &slot.protection) {
             (State::Open, Protection::None) => self.flush_plain(place),
             (State::Open | State::Securing, Protection::Tls(_)) => self.flush_sealed(place),
@@ -153,7 +156,11 @@ impl Worker<'_> {
     /// Reads what there is. A read that does not fill the buffer has emptied the socket, and what
     /// comes after is told; only when the end was told already it has to be looked for.
     pub(super) fn read(&mut self, place: u32, ended: bool, buffer: &mut [u8]) {
-        let generation = self.slots[place as usize].generation;
+        let slot = &self.slots[place as usize];
+        if slot.machine.is_quic() {
+            return self.read_quic(place);
+        }
+        let generation = slot.generation;
         for _ in 0..READS_IN_A_ROW {
             let slot = &self.slots[place as usize];
             let (state @ (State::Open | State::Securing | State::Lingering), Some(stream)) =
@@ -316,7 +323,7 @@ fn hand_over(stream: &TcpStream, octets: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Notes that requests have begun to leave; gives the instant, where there were any.
-fn note_sent(
+pub(super) fn note_sent(
     exchanges: &mut VecDeque<Exchange>,
     begun: Range<RequestId>,
     now: Instant,

@@ -6,6 +6,7 @@ use fathometer_http::client::Received;
 use fathometer_model::{Failure, Instant, Outcome};
 use fathometer_sys::Clock;
 use fathometer_sys::poller::Poller;
+use fathometer_sys::udp::ReceiveBuffer;
 use fathometer_sys::usage::{ProcessorTime, thread_time};
 
 use super::LoadError;
@@ -42,6 +43,8 @@ pub(super) struct Worker<'a> {
     ready: VecDeque<u32>,
     /// Slots with something to write.
     pub(super) dirty: Vec<u32>,
+    /// Memory to receive datagrams into; none where there is no QUIC.
+    pub(super) datagrams: Option<ReceiveBuffer>,
     /// Slots that have more to read than was read.
     pub(super) unread: Vec<u32>,
     pub(super) tally: Tally,
@@ -86,6 +89,7 @@ impl<'a> Worker<'a> {
             ready: VecDeque::new(),
             dirty: Vec::new(),
             unread: Vec::new(),
+            datagrams: None,
             give_up: tally.edges.end.saturating_add(drain),
             tally,
             pool: None,
@@ -104,8 +108,9 @@ impl<'a> Worker<'a> {
         self.enter();
         loop {
             self.tick();
-            if meter.look(self.now, &self.tally) {
-                self.count_all_frames();
+            if let Some(edge) = meter.look(self.now, &self.tally) {
+                // What has passed until now did so before the edge, but for a turn of the loop.
+                self.count_all_frames(edge.saturating_sub(1));
             }
             self.roll();
             self.run_timers();
@@ -213,6 +218,7 @@ impl<'a> Worker<'a> {
         while let Some((at, timer)) = self.timers.due(self.now) {
             match timer {
                 Timer::Slot(slot) => self.slot_is_due(slot, at),
+                Timer::Quic(slot) => self.quic_is_due(slot, at),
                 Timer::User(user) => self.user_is_due(user, at),
                 Timer::Step(step) => self.step_users(step, at),
             }
@@ -251,7 +257,8 @@ impl<'a> Worker<'a> {
     /// Counts what is still under way when the test is over, and lets go of everything.
     fn leave(&mut self) {
         self.tick();
-        self.count_all_frames();
+        self.count_all_frames(self.now);
+        self.leave_quic();
         let now = self.now;
         let user_numbers = |worker: &Worker<'_>, exchange: &Exchange| {
             worker.users[exchange.user as usize].number as u32
@@ -295,19 +302,19 @@ struct Meter {
 }
 
 impl Meter {
-    /// Whether a window has begun since it last looked.
-    fn look(&mut self, now: u64, tally: &Tally) -> bool {
-        let mut begins = false;
+    /// The edge between two windows that has passed since it last looked, if one has.
+    fn look(&mut self, now: u64, tally: &Tally) -> Option<u64> {
+        let mut passed = None;
         for (at, meter) in [
             (tally.edges.measured, &mut self.begin),
             (tally.edges.end, &mut self.end),
         ] {
             if meter.is_none() && now >= at {
                 *meter = Some(thread_time());
-                begins = true;
+                passed = Some(at);
             }
         }
-        begins
+        passed
     }
 
     fn finish(&mut self, now: u64, tally: &Tally) -> ProcessorTime {

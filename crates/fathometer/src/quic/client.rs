@@ -355,6 +355,16 @@ impl Http3Client {
         self.outbox.losses
     }
 
+    /// Whether the connection has ended, whatever of its events was not taken yet.
+    pub fn has_ended(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// What the connection has failed on; `None` also when it was this side that ended it.
+    pub fn failure(&self) -> Option<Failure> {
+        self.closed.as_ref()?.failure
+    }
+
     /// Whether it is established.
     pub fn is_established(&self) -> bool {
         self.handshake.is_some()
@@ -506,6 +516,10 @@ impl Http3Client {
     fn note_closed(&mut self, closed: Closed, now: Instant) {
         match (closed.by, closed.kind) {
             (Closer::Peer, CloseKind::Application) => self.http.handle_peer_close(closed.code, now),
+            // Both sides have agreed on how long a connection may be silent that nobody needs.
+            (Closer::Silence, _) if self.is_established() && self.http.outstanding() == 0 => {
+                self.http.handle_peer_close(ErrorCode::NO_ERROR.0, now);
+            }
             _ => {
                 let failure = closed.failure.unwrap_or(Failure::LocalAbort);
                 self.http.handle_failure(failure, now);

@@ -39,10 +39,14 @@ pub fn start(
     throttle: Throttle,
 ) -> Result<Limited, ServerError> {
     let access = Access::Clear;
-    start_with_access(definition, installed, host, group, root, throttle, access)
+    start_with_access(
+        definition, installed, host, group, root, throttle, access, false,
+    )
 }
 
-/// The same, in the clear or with TLS.
+/// The same, in the clear or with TLS, with HTTP/3 beside the other protocols where our own origin is to
+/// speak it; other programs speak what their definitions say.
+#[expect(clippy::too_many_arguments, reason = "each is another thing to decide")]
 pub fn start_with_access(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -51,6 +55,7 @@ pub fn start_with_access(
     root: &Path,
     throttle: Throttle,
     access: Access<'_>,
+    http3: bool,
 ) -> Result<Limited, ServerError> {
     let system = |doing: &str| {
         let doing = doing.to_owned();
@@ -69,7 +74,9 @@ pub fn start_with_access(
             program::throttled_command(definition, program, installed, place, &throttle)?
         }
         (Some(program), None) => return Err(ServerError::missing(definition, program)),
-        (None, _) => ours(definition, place, throttle).map_err(system("start the origin"))?,
+        (None, _) => {
+            ours(definition, place, throttle, http3).map_err(system("start the origin"))?
+        }
     };
     if let Some(backlog) = throttle.backlog {
         // Also where a server has a setting for it: what it asks of the kernel may be another number.
@@ -90,7 +97,12 @@ pub fn start_with_access(
 }
 
 /// This program as `fathometer serve`.
-fn ours(definition: &Definition, place: Place<'_>, throttle: Throttle) -> std::io::Result<Command> {
+fn ours(
+    definition: &Definition,
+    place: Place<'_>,
+    throttle: Throttle,
+    http3: bool,
+) -> std::io::Result<Command> {
     let program = match OURS.get() {
         Some(program) => program.clone(),
         None => std::env::current_exe()?,
@@ -117,6 +129,9 @@ fn ours(definition: &Definition, place: Place<'_>, throttle: Throttle) -> std::i
         let files = credentials.write(place.runtime)?;
         command.arg("--certificate").arg(files.certificate);
         command.arg("--key").arg(files.key);
+    }
+    if http3 {
+        command.arg("--http3");
     }
     if let Some(time) = throttle.keep_alive {
         command.args(["--keep-alive", &format!("{}ms", time.as_millis())]);

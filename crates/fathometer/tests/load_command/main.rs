@@ -7,6 +7,7 @@
 mod agreement;
 mod counts;
 mod endings;
+mod http3;
 mod idle;
 mod outputs;
 #[expect(dead_code, reason = "peers need more of it")]

@@ -15,16 +15,16 @@ use tempfile::TempDir;
 use crate::peer::{FATHOMETER, tool};
 use crate::support::{Ended, load, wait_until};
 
-const SIZE: usize = 1024;
+pub const SIZE: usize = 1024;
 
 /// A folder with a file, a certificate for localhost and its key, and whom to trust for it. Others may
 /// read it: servers drop their privileges.
-struct Place {
+pub struct Place {
     folder: TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -43,23 +43,23 @@ impl Place {
         Place { folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn name(&self, name: &str) -> String {
+    pub fn name(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 }
 
 /// A server that ends with its test.
-struct Server {
+pub struct Server {
     child: Child,
     address: SocketAddr,
 }
 
 impl Server {
-    fn start(command: &mut Command, address: SocketAddr) -> Server {
+    pub fn start(command: &mut Command, address: SocketAddr) -> Server {
         let child = command.stdin(Stdio::null()).spawn().unwrap();
         let mut server = Server { child, address };
         wait_until("the server listens", || {
@@ -69,7 +69,13 @@ impl Server {
         server
     }
 
-    fn url(&self, scheme: &str) -> String {
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn url(&self, scheme: &str) -> String {
         format!("{scheme}://{}/1k.html", self.address)
     }
 }
@@ -195,7 +201,7 @@ fn ours(place: &Place, tls: bool) -> Option<Server> {
 }
 
 /// Lines of a log with these words, once no more come.
-fn logged(log: &Path, words: &str) -> u64 {
+pub fn logged(log: &Path, words: &str) -> u64 {
     let count = || {
         let text = fs::read_to_string(log).unwrap_or_default();
         text.lines().filter(|line| line.contains(words)).count() as u64
@@ -374,7 +380,10 @@ fn what_cannot_be_agreed_on_is_told_before_the_test() {
         &["--cacert", &trusted, "--policy", "h2c"],
         &["h2c", "https", "--policy h2"],
     );
-    refused(&["--cacert", &trusted, "--policy", "h3"], &["h3", "HTTP/3"]);
+    refused(
+        &["--cacert", &trusted, "--policy", "h3"],
+        &["HTTP/3", "UDP", "nobody listens there"],
+    );
     refused(&["--cacert", &place.name("missing")], &["missing"]);
     refused(&["--cert", &trusted], &["--key"]);
     refused(&["--early-data", "--no-resume"], &["--no-resume"]);

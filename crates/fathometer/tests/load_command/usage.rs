@@ -217,7 +217,8 @@ fn policies_that_a_url_does_not_allow_are_told() {
         (&http, &["--policy", "h2"][..], &["h2", "https", "h2c"][..]),
         (&http, &["--policy", "h1.1x6-tls"], &["h1.1x6-tls", "https"]),
         (&https, &["--policy", "h2c", "-k"], &["h2c", "http"]),
-        (&https, &["--policy", "h3", "-k"], &["h3", "HTTP/3"]),
+        (&https, &["--policy", "h3", "-k"], &["HTTP/3", "UDP"]),
+        (&http, &["--policy", "h3"], &["h3", "https"]),
         (
             &http,
             &["--policy", "h1.0", "-m", "4"],

@@ -110,6 +110,7 @@ fn speaks_over_tls(name: &str) {
         files.folder(),
         Throttle::default(),
         access,
+        false,
     )
     .unwrap();
     let there = SocketAddr::new(address, access.port());

@@ -8,7 +8,7 @@ use super::event::RequestId;
 use crate::driver::Protocol;
 use crate::h1;
 pub use crate::h1::client::{Content, RequestLine, SendError};
-use crate::h2;
+use crate::{h2, h3};
 
 /// A request that was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +88,8 @@ pub enum PreparedRequest {
     Http1(h1::client::PreparedRequest),
     /// For HTTP/2.
     Http2(h2::client::PreparedRequest),
+    /// For HTTP/3, whose [`Connection`](crate::h3::client::Connection) is not among those here.
+    Http3(h3::client::PreparedRequest),
 }
 
 impl PreparedRequest {
@@ -108,7 +110,8 @@ impl PreparedRequest {
             }
             Protocol::Http2 => h2::client::PreparedRequest::new(method, host, fields, content)
                 .map(PreparedRequest::Http2),
-            Protocol::Http3 => Err(SendError::OtherProtocol),
+            Protocol::Http3 => h3::client::PreparedRequest::new(method, host, fields, content)
+                .map(PreparedRequest::Http3),
         }
     }
 

@@ -3,6 +3,7 @@
 mod output;
 mod plan;
 mod probes;
+mod quic;
 mod rate;
 pub mod security;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum, value_parser};
 use fathometer_analysis::load::{LoadResult, Slo, Verdict};
-use fathometer_http::driver::{Policy, Protocol};
+use fathometer_http::driver::Policy;
 use fathometer_model::Seed;
 use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched};
 
@@ -68,14 +69,15 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FACTOR", value_parser = speed, default_value = "1")]
     speed: f64,
     /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipelineN,
-    /// h1.1-early-close, h2, h2c, h2xN, h2-sharded [default: h1.1; over TLS h2 where the server speaks
-    /// it]
+    /// h1.1-early-close, h2, h2c, h2xN, h2-sharded, h3 [default: h1.1; over TLS h2 where the server
+    /// speaks it]
     #[arg(long)]
     policy: Option<Policy>,
-    /// Keep so many requests under way on each connection: streams of HTTP/2, a pipeline of HTTP/1.1
+    /// Keep so many requests under way on each connection: streams of HTTP/2 and HTTP/3, a pipeline of
+    /// HTTP/1.1
     #[arg(short = 'm', long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     max_streams: Option<u16>,
-    /// Octets that a server may send on a stream of HTTP/2 before it is told to go on
+    /// Octets that a server may send on a stream of HTTP/2 or HTTP/3 before it is told to go on
     #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().stream)]
     #[arg(value_parser = value_parser!(u32).range(0..=MOST_WINDOW))]
     h2_window: u32,
@@ -451,7 +453,7 @@ fn describe(
     );
     tell(!arguments.warmup.is_zero(), "warm-up", "none".to_owned());
     tell(arguments.policy.is_some(), "policy", policy.to_string());
-    if policy.protocol == Protocol::Http2 {
+    if policy.protocol.multiplexes() {
         let windows = Windows::default();
         for (name, given, default) in [
             ("window of a stream", arguments.h2_window, windows.stream),

@@ -18,6 +18,7 @@ use fathometer_tls::{
 };
 
 use super::super::Failure;
+use super::quic;
 use crate::key_log::KeyLogFile;
 use crate::load::security::{agreement, agrees, without_port};
 use crate::url::Url;
@@ -229,10 +230,7 @@ pub fn meet(
         return Err("options of TLS need an https URL".into());
     }
     if let Some(policy) = wanted.filter(|policy| policy.protocol == Protocol::Http3) {
-        return Err(format!(
-            "the policy {policy} cannot be carried out by a load test: it does not speak HTTP/3"
-        )
-        .into());
+        return met_by_quic(policy, arguments, url, address, patience, clock);
     }
     let mut connection = connect(address, patience)?;
     let _ = connection.set_read_timeout(Some(patience.max(Duration::from_millis(1))));
@@ -249,6 +247,41 @@ pub fn meet(
     // Nothing of it stays behind, neither here nor in the server's tables.
     let _ = socket::set_linger(&connection, Some(Duration::ZERO));
     Ok(met)
+}
+
+/// Meets a server of HTTP/3.
+fn met_by_quic(
+    policy: Policy,
+    arguments: &SecurityArguments,
+    url: &Url,
+    address: SocketAddr,
+    patience: Duration,
+    clock: Clock,
+) -> Result<Met, Failure> {
+    if arguments.early_data {
+        return Err(
+            "--early-data is not for HTTP/3: load tests send no requests before its \
+                    handshake is over"
+                .into(),
+        );
+    }
+    let options = ClientOptions {
+        alpn: vec![b"h3".to_vec()],
+        ..arguments.options(clock)?
+    };
+    let first = ClientOptions {
+        resumption: None,
+        ..options.clone()
+    };
+    let first = ClientSettings::new(first).map_err(|error| error.to_string())?;
+    let name = without_port(&url.authority);
+    let agreed = quic::meet(&first, &url.authority, name, address, patience, clock)?;
+    eprintln!("{}: {agreed}", url.authority);
+    let tls = ClientSettings::new(options).map_err(|error| error.to_string())?;
+    Ok(Met {
+        policy,
+        tls: Some(tls),
+    })
 }
 
 fn connect(address: SocketAddr, patience: Duration) -> Result<TcpStream, Failure> {

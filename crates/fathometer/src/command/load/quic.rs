@@ -1,0 +1,96 @@
+//! The first meeting with a server of HTTP/3.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_http::h3;
+use fathometer_model::{Failure as Cause, Seed};
+use fathometer_quic::TransportSettings;
+use fathometer_sys::Clock;
+use fathometer_sys::poller::Poller;
+use fathometer_tls::ClientSettings;
+
+use super::super::Failure;
+use crate::load::security::agreement_of_quic;
+use crate::quic::Sockets;
+use crate::quic::client::{self, Event, Http3Client};
+
+/// The longest wait between two looks at the clock.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Shakes hands once and leaves; tells what was agreed on.
+pub fn meet(
+    settings: &Arc<ClientSettings>,
+    authority: &str,
+    name: &str,
+    address: SocketAddr,
+    patience: Duration,
+    clock: Clock,
+) -> Result<String, Failure> {
+    let failed = |why: String| -> Failure {
+        format!("failed to establish HTTP/3 with {authority} ({address}, UDP): {why}").into()
+    };
+    let settings = client::ClientSettings::new(
+        settings,
+        TransportSettings::client(),
+        Sockets::default(),
+        h3::client::Config::default(),
+    );
+    let settings = Arc::new(settings.map_err(|error| failed(error.to_string()))?);
+    let mut buffer = settings.receive_buffer();
+    let seed = Seed(clock.now().as_nanos());
+    let client = Http3Client::connect(&settings, address, None, name, seed, None, clock.now());
+    let mut client = client.map_err(|error| failed(error.to_string()))?;
+    let mut poller = Poller::new(4)?;
+    poller
+        .add(&client, 0)
+        .map_err(|error| failed(error.to_string()))?;
+    let until = clock.now() + patience;
+    client.flush(clock.now());
+    loop {
+        let now = clock.now();
+        if now >= until {
+            return Err(failed(
+                "nobody answered; is the server running, does it speak HTTP/3, and is there a \
+                 firewall for UDP? (--connect-timeout says how long to wait)"
+                    .to_owned(),
+            ));
+        }
+        let due = client.poll_timeout().unwrap_or(until).min(until);
+        let ready = poller.wait(Some(due.since(now).min(LOOK)))?;
+        for place in 0..ready {
+            let ready = poller.ready(place);
+            client.handle_ready(ready.readable || ready.ended, ready.writable);
+        }
+        let now = clock.now();
+        if client.poll_timeout().is_some_and(|due| due <= now) {
+            client.handle_timeout(now);
+        }
+        client.receive(&mut buffer, now);
+        while let Some(event) = client.poll_event(now) {
+            match event {
+                Event::Established(handshake) => {
+                    let agreed = agreement_of_quic(handshake);
+                    client.close(now);
+                    client.flush(now);
+                    return Ok(agreed);
+                }
+                Event::Http(_) => {}
+                Event::Closed(closed) => {
+                    let advice = match closed.failure {
+                        Some(Cause::Refused) => {
+                            ": nobody listens there; does the server speak HTTP/3, on this port?"
+                        }
+                        Some(Cause::TlsFailed) => {
+                            ": --cacert names an authority to trust, --insecure trusts anybody"
+                        }
+                        _ => "",
+                    };
+                    return Err(failed(format!("{}{advice}", closed.reason)));
+                }
+            }
+        }
+        client.flush(now);
+    }
+}

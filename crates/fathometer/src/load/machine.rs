@@ -1,0 +1,188 @@
+//! What speaks on a connection, whichever protocol that is.
+
+use fathometer_http::client::{Connection, Event, PreparedRequest, Queued, RequestId, SendError};
+use fathometer_http::h2::client as http2;
+use fathometer_model::{CloseReason, Failure, Instant};
+
+use super::quic::QuicConnection;
+
+/// What speaks on a connection.
+pub(super) enum Machine {
+    /// HTTP/1.x or HTTP/2, over a stream of octets that the slot holds.
+    Stream(Connection),
+    /// HTTP/3, which brings its transport along; nothing while there is no connection.
+    Quic(Option<Box<QuicConnection>>),
+}
+
+impl Machine {
+    /// The connection of HTTP/3, where there is one.
+    pub(super) fn quic(&mut self) -> Option<&mut QuicConnection> {
+        match self {
+            Machine::Stream(_) | Machine::Quic(None) => None,
+            Machine::Quic(Some(quic)) => Some(quic),
+        }
+    }
+
+    /// Whether it is HTTP/3.
+    pub(super) fn is_quic(&self) -> bool {
+        matches!(self, Machine::Quic(_))
+    }
+
+    /// Whether several exchanges share a connection without waiting for each other.
+    pub(super) fn multiplexes(&self) -> bool {
+        match self {
+            Machine::Stream(connection) => connection.is_http2(),
+            Machine::Quic(_) => true,
+        }
+    }
+
+    /// Whether a request can be queued now.
+    pub(super) fn can_request(&self) -> bool {
+        match self {
+            Machine::Stream(connection) => connection.can_request(),
+            Machine::Quic(quic) => quic.as_ref().is_some_and(|quic| quic.can_request()),
+        }
+    }
+
+    /// Queues a request with the content that it has announced.
+    pub(super) fn request(
+        &mut self,
+        shape: &PreparedRequest,
+        target: &str,
+        content: Option<&[u8]>,
+    ) -> Result<Queued, SendError> {
+        match self {
+            Machine::Stream(connection) => {
+                let queued = connection.request_prepared(shape, target)?;
+                if let Some(content) = content {
+                    connection.send_content(queued.request, content)?;
+                }
+                connection.flush();
+                Ok(queued)
+            }
+            Machine::Quic(quic) => {
+                let (Some(quic), PreparedRequest::Http3(shape)) = (quic, shape) else {
+                    return Err(SendError::OtherProtocol);
+                };
+                let http = quic.client.http();
+                let queued = http.request_prepared(shape, target)?;
+                if let Some(content) = content {
+                    http.send_content(queued.request, content)?;
+                }
+                Ok(queued)
+            }
+        }
+    }
+
+    /// The status of the head that was announced last.
+    pub(super) fn status(&self) -> u16 {
+        match self {
+            Machine::Stream(connection) => connection.head().status(),
+            Machine::Quic(Some(quic)) => quic.client.http_ref().head().status(),
+            Machine::Quic(None) => 0,
+        }
+    }
+
+    /// Gives one request up, which is reported with this failure.
+    pub(super) fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
+        match self {
+            Machine::Stream(connection) => connection.cancel(request, failure, now),
+            Machine::Quic(Some(quic)) => quic.client.http().cancel(request, failure, now),
+            Machine::Quic(None) => {}
+        }
+    }
+
+    /// Says that there is nothing more to ask.
+    pub(super) fn finish(&mut self) {
+        match self {
+            Machine::Stream(connection) => connection.finish(),
+            Machine::Quic(Some(quic)) => quic.client.http().finish(),
+            Machine::Quic(None) => {}
+        }
+    }
+
+    /// Gives the connection up with a failure.
+    pub(super) fn handle_failure(&mut self, failure: Failure, now: Instant) {
+        match self {
+            Machine::Stream(connection) => connection.handle_failure(failure, now),
+            Machine::Quic(Some(quic)) => {
+                quic.client.http().handle_failure(failure, now);
+                // Whoever is there need not wait for more.
+                quic.client.close(now);
+            }
+            Machine::Quic(None) => {}
+        }
+    }
+
+    /// Why it is done with its connection.
+    pub(super) fn close_reason(&self) -> Option<CloseReason> {
+        match self {
+            Machine::Stream(connection) => connection.close_reason(),
+            Machine::Quic(quic) => quic.as_ref()?.client.http_ref().close_reason(),
+        }
+    }
+
+    /// Makes ready for another connection.
+    pub(super) fn renew(&mut self) {
+        match self {
+            Machine::Stream(connection) => connection.renew(),
+            Machine::Quic(quic) => *quic = None,
+        }
+    }
+
+    /// Gives back the memory that nothing is in.
+    pub(super) fn shrink(&mut self) {
+        if let Machine::Stream(connection) = self {
+            connection.shrink();
+        }
+    }
+
+    /// The connection, if it speaks HTTP/2.
+    pub(super) fn http2(&self) -> Option<&http2::Connection> {
+        match self {
+            Machine::Stream(connection) => connection.http2(),
+            Machine::Quic(_) => None,
+        }
+    }
+}
+
+/// What goes over a stream of octets. Of HTTP/3 nothing does.
+impl Machine {
+    /// The octets that may be handed to the transport now.
+    pub(super) fn transmit(&self) -> &[u8] {
+        match self {
+            Machine::Stream(connection) => connection.transmit(),
+            Machine::Quic(_) => &[],
+        }
+    }
+
+    /// Says that the transport took so many of them.
+    pub(super) fn transmitted(&mut self, octets: usize, now: Instant) {
+        if let Machine::Stream(connection) = self {
+            connection.transmitted(octets, now);
+        }
+    }
+
+    /// The first request of which no octet has been handed to the transport.
+    pub(super) fn first_unsent(&self) -> RequestId {
+        match self {
+            Machine::Stream(connection) => connection.first_unsent(),
+            Machine::Quic(_) => RequestId::default(),
+        }
+    }
+
+    /// Reads octets off the front of `input` and reports what they mean.
+    pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
+        match self {
+            Machine::Stream(connection) => connection.poll(input, now),
+            Machine::Quic(_) => None,
+        }
+    }
+
+    /// Says that the server has ended its side.
+    pub(super) fn handle_eof(&mut self, now: Instant) {
+        if let Machine::Stream(connection) = self {
+            connection.handle_eof(now);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! HTTP/3 against a server that others wrote, and against our own: what was counted here is what they
+//! logged, whoever goes away is told, and so is nobody.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fathometer_analysis::load::Summary;
+
+use crate::peer::{FATHOMETER, tool};
+use crate::protocols::{Place, SIZE, Server, logged};
+use crate::support::{Ended, load, valid_if_possible, wait_until};
+
+/// A port of loopback that is free for TCP and for UDP.
+fn free_address() -> SocketAddr {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        if UdpSocket::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+fn ours(place: &Place, arguments: &[&str]) -> Server {
+    let address = free_address();
+    let mut command = Command::new(FATHOMETER);
+    command
+        .args(["serve", &place.name("site"), "--threads", "1", "--http3"])
+        .args(["--listen", &address.to_string()])
+        .args(["--log", &place.name("log")])
+        .args(["--certificate", &place.name("chain.pem")])
+        .args(["--key", &place.name("key.pem")])
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Server::start(&mut command, address)
+}
+
+fn caddy(place: &Place) -> Option<Server> {
+    let program = tool("caddy")?;
+    let address = free_address();
+    let configuration = format!(
+        "{{\n  admin off\n  auto_https disable_redirects\n  skip_install_trust\n}}\n\
+         https://127.0.0.1:{} {{\n  bind 127.0.0.1\n  tls {} {}\n  root * {}\n  file_server\n  \
+         log {{\n    output file {}\n    format json\n  }}\n}}\n",
+        address.port(),
+        place.name("chain.pem"),
+        place.name("key.pem"),
+        place.name("site"),
+        place.name("log"),
+    );
+    fs::write(place.path("Caddyfile"), configuration).unwrap();
+    let mut command = Command::new(program);
+    command
+        .args(["run", "--adapter", "caddyfile", "--config"])
+        .arg(place.path("Caddyfile"))
+        .env("XDG_DATA_HOME", place.path("data"))
+        .env("XDG_CONFIG_HOME", place.path("data"))
+        .stderr(Stdio::null());
+    Some(Server::start(&mut command, address))
+}
+
+/// Loads a server by HTTP/3.
+fn ask(place: &Place, server: &Server, arguments: &[&str]) -> Ended {
+    let trust = place.name("trusted.pem");
+    let mut all = vec!["--policy", "h3", "--cacert", &trust];
+    all.extend_from_slice(arguments);
+    valid_if_possible(|| load(&server.url("https"), &all))
+}
+
+/// What 2000 exchanges over four connections must have come to.
+fn check(summary: &Summary) {
+    let (counts, octets) = (&summary.measured.counts, &summary.measured.octets);
+    assert_eq!(
+        (counts.planned, counts.completed, counts.failed),
+        (2000, 2000, 0)
+    );
+    assert_eq!(octets.content_bytes, 2000 * SIZE as u64);
+    assert!(
+        octets.response_bodies_bytes > octets.content_bytes,
+        "DATA frames have heads"
+    );
+    assert!(octets.request_fields_bytes > 2000 * 60);
+    assert!(octets.request_heads_bytes < octets.request_fields_bytes);
+    assert!(octets.response_heads_bytes < octets.response_fields_bytes);
+    let tls = summary.measured.tls.as_ref().unwrap();
+    assert_eq!(tls.full + tls.resumed, 4);
+    assert_eq!(tls.agreed.keys().collect::<Vec<_>>(), ["QUIC, TLS 1.3, h3"]);
+    assert!(tls.sent_bytes >= 4 * 1200 && tls.cpu_s > 0.0);
+    let quic = summary.measured.quic.as_ref().unwrap();
+    assert_eq!(quic.most_streams, 8);
+    assert!(quic.received_bytes > octets.content_bytes && quic.sent > 100);
+    assert_eq!(summary.measured.http2, None);
+    let phases = &summary.measured.phases;
+    assert_eq!(phases.connect.as_ref().unwrap().count, 4);
+    assert_eq!(phases.corrected.as_ref().unwrap().count, 2000);
+}
+
+const BOUNDED: [&str; 7] = ["-n", "2000", "-c", "4", "-m", "8", "--json"];
+
+#[test]
+fn our_origin_logs_what_was_counted() {
+    let place = Place::new();
+    let server = ours(&place, &[]);
+    let mut runs = 0;
+    let summary = {
+        let trust = place.name("trusted.pem");
+        let all = [&["--policy", "h3", "--cacert", &trust], &BOUNDED[..]].concat();
+        let ended = valid_if_possible(|| {
+            runs += 1;
+            load(&server.url("https"), &all)
+        });
+        ended.ended_with(0)
+    };
+    check(&summary);
+    // The table has learnt the fields: what is left of a head is a few octets.
+    assert!(summary.measured.octets.request_heads_bytes < 2000 * 30);
+    let log = place.path("log");
+    wait_until("the log is written", || {
+        logged(&log, "GET /1k.html HTTP/3") == 2000 * runs
+    });
+}
+
+#[test]
+fn caddy_sees_what_was_counted() {
+    let place = Place::new();
+    let Some(server) = caddy(&place) else { return };
+    let summary = ask(&place, &server, &BOUNDED).ended_with(0);
+    check(&summary);
+    let log = place.path("log");
+    wait_until("the log is written", || {
+        let seen = logged(&log, "\"proto\":\"HTTP/3.0\"");
+        seen >= 2000 && seen % 2000 == 0
+    });
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_and_its_instants() {
+    let place = Place::new();
+    let server = ours(&place, &[]);
+    let arguments = ["--rate", "400", "-d", "2s", "-c", "8", "--json"];
+    let summary = ask(&place, &server, &arguments).ended_with(0);
+    let counts = &summary.measured.counts;
+    assert_eq!((counts.planned, counts.completed), (800, 800));
+    let phases = &summary.measured.phases;
+    assert_eq!(phases.send_lag.as_ref().unwrap().count, 800);
+    // What passed while it was measured is not said of the time after.
+    let quic = summary.measured.quic.as_ref().unwrap();
+    assert!(quic.received > 800, "{quic:?}");
+}
+
+#[test]
+fn connections_live_as_long_as_they_are_to() {
+    let place = Place::new();
+    let server = ours(&place, &[]);
+    let limit = ["--max-requests-per-connection", "10"];
+    let bounded = ["-n", "200", "-c", "4", "-m", "1", "--json"];
+    let summary = ask(&place, &server, &[&limit[..], &bounded].concat()).ended_with(0);
+    let connections = &summary.measured.connections;
+    assert_eq!(summary.measured.counts.completed, 200);
+    // Twenty, and one more for each user whose share does not come to whole tens.
+    assert!(
+        (20..=24).contains(&connections.established),
+        "{connections:?}"
+    );
+    assert_eq!(connections.failed, 0);
+    assert!(connections.closed_by_client >= 16, "{connections:?}");
+    let tls = summary.measured.tls.as_ref().unwrap();
+    assert_eq!(tls.full + tls.resumed, connections.established);
+}
+
+#[test]
+fn a_server_that_goes_away_is_a_finding() {
+    let place = Place::new();
+    let mut server = ours(&place, &[]);
+    let trust = place.name("trusted.pem");
+    let mut child = Command::new(FATHOMETER)
+        .args(["load", "--quiet", &server.url("https"), "--policy", "h3"])
+        .args(["--cacert", &trust, "-c", "4", "-d", "3s", "--json"])
+        .args([
+            "--timeout",
+            "1s",
+            "--connect-timeout",
+            "1s",
+            "--drain",
+            "2s",
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the test is under way", || {
+        fs::read_to_string(place.path("log")).is_ok_and(|log| log.lines().count() > 10)
+    });
+    server.kill();
+    let output = {
+        wait_until("the test ends", || child.try_wait().unwrap().is_some());
+        child.wait_with_output().unwrap()
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let summary: Summary = serde_json::from_str(&text).unwrap();
+    let counts = &summary.measured.counts;
+    assert!(counts.completed > 10 && counts.failed > 0, "{counts:?}");
+    // The kernel says that nobody listens any more, to those that were connected and to those that come.
+    for failure in counts.failures.keys().chain(counts.connect_failures.keys()) {
+        let known = ["reset", "refused", "timed-out", "closed-early"];
+        assert!(known.contains(&&**failure), "{counts:?}");
+    }
+    assert!(
+        counts.connect_failures.get("refused").copied() > Some(10),
+        "{counts:?}"
+    );
+    assert_eq!(
+        counts.planned,
+        counts.completed + counts.failed + counts.unfinished
+    );
+}
+
+#[test]
+fn a_server_that_ends_is_asked_elsewhere_and_nothing_is_lost_but_what_it_says() {
+    let place = Place::new();
+    // It tells each connection to leave after so many requests.
+    let server = ours(&place, &["--max-requests", "50"]);
+    let arguments = ["-n", "2000", "-c", "4", "-m", "4", "--json"];
+    let summary = ask(&place, &server, &arguments).ended_with(0);
+    let counts = &summary.measured.counts;
+    assert_eq!((counts.completed, counts.failed), (2000, 0), "{counts:?}");
+    let connections = &summary.measured.connections;
+    assert!(connections.established >= 36, "{connections:?}");
+    assert!(connections.closed_by_server >= 32 && connections.failed == 0);
+}
+
+#[test]
+fn nobody_there_and_nothing_meant_for_quic_are_told() {
+    let place = Place::new();
+    let address = free_address();
+    let url = format!("https://{address}/");
+    let begun = std::time::Instant::now();
+    let ended = load(&url, &["--policy", "h3", "--insecure", "-n", "1"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("nobody listens there"), "{}", ended.err);
+    assert!(begun.elapsed() < Duration::from_secs(8), "at once");
+    let server = ours(&place, &[]);
+    for (arguments, words) in [
+        (
+            &["--insecure", "--early-data"][..],
+            "--early-data is not for HTTP/3",
+        ),
+        (&["--insecure", "--tls-version", "1.2"], "TLS 1.3"),
+        (&[], "--cacert names an authority"),
+    ] {
+        let all = [&["--policy", "h3", "-n", "1"], arguments].concat();
+        let ended = load(&server.url("https"), &all);
+        assert_eq!(ended.code, Some(1), "{}", ended.err);
+        assert!(ended.err.contains(words), "{}", ended.err);
+    }
+    let ended = load(&server.url("http"), &["--policy", "h3", "-n", "1"]);
+    assert!(ended.err.contains("https"), "{}", ended.err);
+}
