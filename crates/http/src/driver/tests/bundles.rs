@@ -220,8 +220,7 @@ fn each_file_is_used_when_its_own_octets_are_there() {
         }
         // The last octet of a content, and in version 2 the checksum behind it.
         let files = files();
-        for place in 0..3 {
-            let content = &files[place].2;
+        for (place, (_, _, content)) in files.iter().enumerate().take(3) {
             let found = octets
                 .windows(content.len())
                 .position(|here| here == content);
