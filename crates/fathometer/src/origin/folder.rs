@@ -9,7 +9,7 @@
 //!
 //! No path leads out of the folder: the kernel resolves it beneath the folder, whatever links there
 //! are. A representation that is coded in advance lies beside its file
-//! ([`CODINGS`]) and is not served when it is older than the file.
+//! ([`CODINGS`](crate::site_folder::CODINGS)) and is not served when it is older than the file.
 //!
 //! Entity tags of small files are digests of their content. Those of larger ones are made of the file's
 //! number, size and times, and are weak until the file has been left alone for [`SETTLED`]: the clock
@@ -20,26 +20,25 @@
 //! like files.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fathometer_http::origin::store::{
-    EntityTag, FileHandle, Lookup, Resource, Store, Stored, Variant, Work, WriteAll, digest_of,
+    FileHandle, Lookup, Resource, Store, Stored, Variant, Work, WriteAll,
 };
 use fathometer_model::{Body, ContentCoding, Instant};
 use fathometer_sys::clock;
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs;
 use rustix::io::Errno;
 
 use super::kept::{KeptPackages, PackageFolder};
 use super::listing;
-use crate::site_folder::{CODINGS, media_type};
+use super::root::{Found, Identity, Opened, Refused, Root};
+use crate::site_folder::media_type;
 
 /// Files of up to this many octets are kept in memory.
 pub const SMALL: u64 = 64 * 1024;
@@ -163,16 +162,7 @@ impl Store for FolderStore {
     }
 
     fn state(&self, path: &[u8]) -> Option<u64> {
-        let name = name_of(path)?;
-        // Whoever may not be told what a link leads to learns at most that it has changed.
-        let stat = fs::statat(
-            &self.root.folder,
-            OsStr::from_bytes(&name),
-            AtFlags::empty(),
-        )
-        .ok()?;
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        is_file.then(|| Identity::of(&stat).digest())
+        self.root.state(path)
     }
 
     fn list(&self, folder: &[u8], most: usize) -> Option<Vec<String>> {
@@ -222,244 +212,6 @@ impl Store for FolderStore {
             opens: self.root.opens.swap(0, Ordering::Relaxed) + of_packages.opens,
             reads: self.reads.swap(0, Ordering::Relaxed) + of_packages.reads,
         }
-    }
-}
-
-/// The folder, from which all paths start.
-#[derive(Debug)]
-struct Root {
-    folder: OwnedFd,
-    path: PathBuf,
-    /// Files opened so far.
-    opens: AtomicU64,
-}
-
-/// A file that was opened, and how it was then.
-struct Opened {
-    file: OwnedFd,
-    identity: Identity,
-}
-
-/// The file of a path and those coded in advance beside it.
-struct Found {
-    name: PathBuf,
-    plain: Opened,
-    coded: Vec<(ContentCoding, Opened)>,
-}
-
-enum Refused {
-    Missing,
-    Folder,
-    Forbidden,
-    Overloaded,
-}
-
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NOCTTY)
-    // Opening a pipe that nobody writes to must not wait.
-    .union(OFlags::NONBLOCK);
-
-impl Root {
-    fn open(folder: &Path) -> io::Result<Root> {
-        let path = folder.canonicalize()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Root {
-            folder: fs::open(&path, flags, Mode::empty())?,
-            path,
-            opens: AtomicU64::new(0),
-        })
-    }
-
-    /// Finds what a canonical path names.
-    fn look(&self, path: &[u8]) -> Result<Found, Refused> {
-        let mut name = name_of(path).ok_or(Refused::Missing)?;
-        let plain = match self.open_beneath(&name) {
-            Ok(opened) => opened,
-            Err(error) => return Err(Refused::from(error)),
-        };
-        let plain = match plain {
-            Some(plain) => plain,
-            None => {
-                name.extend_from_slice(b"/index.html");
-                return Err(match self.open_beneath(&name) {
-                    Ok(Some(_)) => Refused::Folder,
-                    _ => Refused::Missing,
-                });
-            }
-        };
-        let mut coded: Vec<(ContentCoding, Opened)> = Vec::new();
-        for (coding, ending) in CODINGS {
-            if coded.iter().any(|(known, _)| *known == coding) {
-                continue;
-            }
-            let whole = name.len();
-            name.push(b'.');
-            name.extend_from_slice(ending.as_bytes());
-            if let Ok(Some(opened)) = self.open_beneath(&name)
-                && opened.identity.modified >= plain.identity.modified
-            {
-                coded.push((coding, opened));
-            }
-            name.truncate(whole);
-        }
-        Ok(Found {
-            name: PathBuf::from(OsStr::from_bytes(&name)),
-            plain,
-            coded,
-        })
-    }
-
-    /// Opens a folder beneath the folder; the folder itself by an empty name.
-    fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
-        let name = match name {
-            [] => b".",
-            name if name.starts_with(b"/") || name.windows(2).any(|pair| pair == b"//") => {
-                return Err(Errno::NOENT);
-            }
-            name => name,
-        };
-        self.open_at(Path::new(OsStr::from_bytes(name)), READ | OFlags::DIRECTORY)
-    }
-
-    /// Opens a regular file beneath the folder; `None` when it is a folder.
-    fn open_beneath(&self, name: &[u8]) -> Result<Option<Opened>, Errno> {
-        let file = self.open_at(Path::new(OsStr::from_bytes(name)), READ)?;
-        let stat = fs::fstat(&file)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                self.opens.fetch_add(1, Ordering::Relaxed);
-                Ok(Some(Opened {
-                    file,
-                    identity: Identity::of(&stat),
-                }))
-            }
-            FileType::Directory => Ok(None),
-            _ => Err(Errno::NOENT),
-        }
-    }
-
-    /// Opens what a path beneath the folder leads to.
-    fn open_at(&self, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut tries = 0;
-        loop {
-            match fs::openat2(&self.folder, name, flags, Mode::empty(), beneath) {
-                // Something was renamed while the kernel looked.
-                Err(Errno::AGAIN) if tries < 8 => tries += 1,
-                // A link to an absolute path, which may still lead into the folder.
-                Err(Errno::XDEV) if !beneath.contains(ResolveFlags::NO_SYMLINKS) => {
-                    let inside = self.inside(name)?;
-                    beneath |= ResolveFlags::NO_SYMLINKS;
-                    return fs::openat2(&self.folder, &inside, flags, Mode::empty(), beneath);
-                }
-                // A kernel before 5.6, or a sandbox that does not know the call: what lies inside may
-                // be replaced by a link between the look and the opening, by whoever may write there.
-                Err(Errno::NOSYS | Errno::PERM) => {
-                    let inside = self.inside(name)?;
-                    let flags = flags | OFlags::NOFOLLOW;
-                    return fs::openat(&self.folder, &inside, flags, Mode::empty());
-                }
-                result => return result,
-            }
-        }
-    }
-
-    /// Where a path leads when all links are followed, from the folder; an error when that is outside.
-    fn inside(&self, name: &Path) -> Result<PathBuf, Errno> {
-        let real = self
-            .path
-            .join(name)
-            .canonicalize()
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOENT))?;
-        real.strip_prefix(&self.path)
-            .map(Path::to_owned)
-            .map_err(|_| Errno::NOENT)
-    }
-}
-
-/// The name of a canonical path's file from the folder on: its index's where the path is a folder's. An
-/// empty segment names no file, and the first would make the path one from the system's root.
-fn name_of(path: &[u8]) -> Option<Vec<u8>> {
-    let relative = path.strip_prefix(b"/").unwrap_or(path);
-    if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {
-        return None;
-    }
-    let mut name = relative.to_vec();
-    if name.is_empty() || name.ends_with(b"/") {
-        name.extend_from_slice(b"index.html");
-    }
-    Some(name)
-}
-
-impl From<Errno> for Refused {
-    fn from(error: Errno) -> Refused {
-        match error {
-            Errno::ACCESS | Errno::PERM => Refused::Forbidden,
-            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::AGAIN => {
-                Refused::Overloaded
-            }
-            _ => Refused::Missing,
-        }
-    }
-}
-
-/// What tells one state of a file from another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    number: u64,
-    size: u64,
-    modified: (i64, u64),
-    changed: (i64, u64),
-}
-
-impl Identity {
-    // The kernel's types differ from one architecture to the next.
-    #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
-    fn of(stat: &Stat) -> Identity {
-        Identity {
-            device: stat.st_dev as u64,
-            number: stat.st_ino as u64,
-            size: stat.st_size as u64,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
-        }
-    }
-
-    fn now(file: &OwnedFd) -> Option<Identity> {
-        fs::fstat(file).ok().map(|stat| Identity::of(&stat))
-    }
-
-    fn is_settled(&self, wall_clock: Duration) -> bool {
-        let (seconds, nanoseconds) = self.changed;
-        u64::try_from(seconds).is_ok_and(|seconds| {
-            wall_clock >= Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds) + SETTLED
-        })
-    }
-
-    fn tag(&self, coding: Option<ContentCoding>, wall_clock: Duration) -> EntityTag {
-        let mut words = [0; 8];
-        words[..7].copy_from_slice(&self.words());
-        words[7] = coding.map_or(0, |coding| coding as u64 + 1);
-        EntityTag::of_metadata(&words, self.is_settled(wall_clock))
-    }
-
-    fn words(&self) -> [u64; 7] {
-        [
-            self.device,
-            self.number,
-            self.size,
-            self.modified.0 as u64,
-            self.modified.1,
-            self.changed.0 as u64,
-            self.changed.1,
-        ]
-    }
-
-    /// 64 bits that are others for another state, but for a chance of 2^-64.
-    fn digest(&self) -> u64 {
-        digest_of(&self.words())
     }
 }
 
@@ -663,6 +415,8 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{FileType, Mode};
+
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
@@ -809,6 +563,43 @@ mod tests {
             .unwrap();
         file.set_modified(later).unwrap();
         assert_eq!(codings(at(1000)), [None]);
+    }
+
+    #[test]
+    fn opens_and_reads_are_counted_and_a_look_at_a_state_is_neither() {
+        let folder = tempfile::tempdir().unwrap();
+        let nothing_kept = Bounds {
+            octets: 0,
+            descriptors: 0,
+        };
+        let store = FolderStore::open(folder.path(), nothing_kept).unwrap();
+        let file = folder.path().join("a.txt");
+        std::fs::write(&file, "one").unwrap();
+        std::fs::write(folder.path().join("big"), vec![1; 100_000]).unwrap();
+        let work = |opens, reads| Work { opens, reads };
+        for _ in 0..2 {
+            found(&store, "/a.txt", at(0));
+            assert_eq!(store.take_work(), work(1, 1));
+        }
+        let big = found(&store, "/big", at(0));
+        assert_eq!(store.take_work(), work(1, 0));
+        let Stored::File(file_of_big) = big.variants()[0].octets() else {
+            panic!("in memory");
+        };
+        let mut room = [0; 10];
+        assert_eq!(store.read(file_of_big, 99_995, &mut room), Some(5));
+        assert_eq!(store.take_work(), work(0, 1));
+        let before = store.state(b"/a.txt");
+        assert!(before.is_some() && before == store.state(b"/a.txt"));
+        std::fs::write(&file, "other").unwrap();
+        assert_ne!(store.state(b"/a.txt"), before);
+        for path in [&b"/none"[..], b"/", b"//a.txt"] {
+            assert_eq!(store.state(path), None);
+        }
+        assert_eq!(store.list(b"/", 9).unwrap(), ["/a.txt", "/big"]);
+        assert_eq!(store.list(b"/a.txt/", 9), None);
+        assert_eq!(store.list(b"/../", 9), None);
+        assert_eq!(store.take_work(), Work::default());
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod kept;
 mod listing;
 mod machine;
 mod protocols;
+mod root;
 mod secure;
 mod service;
 pub(crate) mod timers;
