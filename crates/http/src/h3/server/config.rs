@@ -21,6 +21,12 @@ pub struct ServerConfig {
     pub turn: Bytes,
     /// Responses after which the client is told to leave; `None`: never for that.
     pub max_requests_per_connection: Option<u64>,
+    /// How long the server works on a request, from when it takes it up to when its response is ready;
+    /// a connection's requests are taken up one after another. Zero is this server's own speed; more
+    /// stands for a slower one, whose time is that of the experiment.
+    pub service_time: Duration,
+    /// The same for a connection, before its first request.
+    pub connection_time: Duration,
     /// Whether a setting and a frame are sent that mean nothing (RFC 9114 section 7.2.8).
     pub reserved: bool,
     /// Whether [`Served`](super::Served) events are made.
@@ -37,6 +43,8 @@ impl Default for ServerConfig {
             priorities: true,
             turn: Bytes(16 * 1024),
             max_requests_per_connection: None,
+            service_time: Duration::ZERO,
+            connection_time: Duration::ZERO,
             reserved: false,
             events: false,
             request_text: false,
@@ -59,6 +67,8 @@ impl From<&h1::server::ServerConfig> for ServerConfig {
                 send: config.limits.send,
             },
             max_requests_per_connection: config.max_requests_per_connection.map(u64::from),
+            service_time: config.service_time,
+            connection_time: config.connection_time,
             events: config.events,
             request_text: config.request_text,
             ..ServerConfig::default()

@@ -71,6 +71,9 @@ pub struct Connection {
     /// Priorities of streams that have not been seen.
     pub(super) early_priorities: VecDeque<(u64, Priority)>,
     pub(super) schedule: Schedule,
+    /// Requests that wait for their turn or are worked on, each with the time when it is done.
+    pub(super) working: VecDeque<(RequestId, Instant)>,
+    pub(super) work_until: Instant,
     /// Octets of text that wait in all streams together.
     pub(super) backlog: usize,
     pub(super) phase: Phase,
@@ -135,6 +138,8 @@ impl Connection {
             unseen: BTreeSet::new(),
             early_priorities: VecDeque::new(),
             schedule: Schedule::default(),
+            working: VecDeque::new(),
+            work_until: now,
             backlog: 0,
             phase: Phase::Open,
             is_graceful: false,

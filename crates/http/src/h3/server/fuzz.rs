@@ -58,6 +58,8 @@ fn run(setup: u8, script: &[u8], piece: usize) -> Log {
         priorities: setup & 2 != 0,
         turn: Bytes(40),
         max_requests_per_connection: (setup & 4 != 0).then_some(2),
+        service_time: Duration::from_millis(u64::from(setup >> 5 & 1) * 10),
+        connection_time: Duration::from_millis(u64::from(setup >> 6 & 1) * 5),
         reserved: setup & 8 != 0,
         events: true,
         request_text: setup & 16 != 0,

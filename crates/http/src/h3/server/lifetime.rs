@@ -127,7 +127,11 @@ impl Connection {
             return Some(self.last + self.config.limits.idle);
         }
         let streams = self.streams.iter();
-        streams.map(|(_, stream)| self.deadline(stream)).min()
+        let due = streams
+            .filter(|(_, stream)| !stream.working)
+            .map(|(_, stream)| self.deadline(stream));
+        let work = self.working.front().map(|&(_, until)| until);
+        due.chain(work).min()
     }
 
     /// When the client has taken too long with a stream.
@@ -151,9 +155,10 @@ impl Connection {
             }
             return;
         }
+        self.finish_work(now);
         let mut late: Vec<RequestId> = Vec::new();
         for (request, stream) in self.streams.iter() {
-            if self.deadline(stream) <= now {
+            if !stream.working && self.deadline(stream) <= now {
                 late.push(request);
             }
         }

@@ -344,7 +344,7 @@ impl Connection {
         {
             Malformed.into()
         } else {
-            return self.respond(request, now);
+            return self.take_up(request, now);
         };
         self.trouble(request, trouble, now);
     }

@@ -39,6 +39,35 @@ impl Connection {
         self.schedule(request);
     }
 
+    /// A request was read whole: it is worked on, or answered.
+    pub(super) fn take_up(&mut self, request: RequestId, now: Instant) {
+        let mut time = self.config.service_time;
+        if self.requests == 0 && self.working.is_empty() {
+            time += self.config.connection_time;
+        }
+        if time.is_zero() && self.working.is_empty() {
+            return self.respond(request, now);
+        }
+        if let Some(open) = self.streams.get_mut(request) {
+            open.working = true;
+            self.work_until = self.work_until.max(now) + time;
+            self.working.push_back((request, self.work_until));
+        }
+    }
+
+    /// Answers the requests that have been worked on long enough.
+    pub(super) fn finish_work(&mut self, now: Instant) {
+        while let Some(&(request, until)) = self.working.front()
+            && until <= now
+        {
+            self.working.pop_front();
+            if let Some(open) = self.streams.get_mut(request) {
+                open.working = false;
+            }
+            self.respond(request, now);
+        }
+    }
+
     /// Queues the response to a request that was read whole, or as far as it will be.
     pub(super) fn respond(&mut self, request: RequestId, now: Instant) {
         let stream = u64::from(request.0) * 4;

@@ -27,6 +27,8 @@ pub(super) struct Stream {
     /// When something last came, or was taken.
     pub active: Instant,
 
+    /// The request is whole, and waits for its turn or is worked on.
+    pub working: bool,
     /// What the request is answered when it is whole.
     pub answer: Option<Answer>,
     pub served: Served,
@@ -77,6 +79,7 @@ impl Stream {
             content_length: None,
             started: now,
             active: now,
+            working: false,
             answer: None,
             served: Served::unread(stream, now),
             text: [0; 3],

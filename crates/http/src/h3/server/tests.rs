@@ -344,6 +344,51 @@ fn time_limits() {
 }
 
 #[test]
+fn a_slow_server_works_on_one_request_after_the_other() {
+    let at = |milliseconds| NOW + Duration::from_millis(milliseconds);
+    let limits = Limits {
+        request: Duration::from_millis(15),
+        ..Limits::default()
+    };
+    let mut slow = with(ServerConfig {
+        service_time: Duration::from_millis(10),
+        connection_time: Duration::from_millis(5),
+        limits,
+        ..ServerConfig::default()
+    });
+    feed(&mut slow, 2, "00 0400");
+    for stream in [0, 4] {
+        feed(&mut slow, stream, GET);
+        slow.handle_fin(stream, NOW);
+    }
+    assert_eq!(
+        slow.poll_timeout(),
+        Some(at(15)),
+        "the connection's time too"
+    );
+    slow.handle_timeout(at(14));
+    assert!(sent(&mut slow, 0).0.is_empty());
+    slow.handle_timeout(at(15));
+    assert!(sent(&mut slow, 0).0.ends_with(b"hello"));
+    // That it has waited for longer than a client may take is not the client's fault.
+    assert_eq!(slow.poll_timeout(), Some(at(25)));
+    slow.handle_timeout(at(25));
+    assert!(sent(&mut slow, 4).0.ends_with(b"hello"));
+    assert_eq!(slow.requests(), 2);
+    assert!(slow.is_idle());
+    // One that was given up is not answered, and holds nobody up for longer than its time.
+    feed(&mut slow, 8, GET);
+    slow.handle_fin(8, at(30));
+    slow.handle_stop_sending(8, 0x10c, at(31));
+    assert!(slow.is_idle());
+    feed(&mut slow, 12, GET);
+    slow.handle_fin(12, at(32));
+    assert_eq!(slow.poll_timeout(), Some(at(40)));
+    slow.handle_timeout(at(50));
+    assert!(sent(&mut slow, 12).0.ends_with(b"hello"));
+}
+
+#[test]
 fn a_client_that_reads_nothing_is_not_read() {
     let limits = Limits {
         backlog: Bytes(500),
