@@ -36,8 +36,6 @@ pub(super) struct Handshaking {
     hello: Option<Hello>,
     client_hellos: u32,
     noted: Noted,
-    /// Octets of the certificates that a server here shows.
-    own_certificates: Bytes,
     /// Whether tickets of a server here hold their sessions.
     stateless: bool,
     asks_for_certificate: bool,
@@ -78,12 +76,10 @@ impl Handshaking {
     pub(super) fn server(
         connection: UnbufferedServerConnection,
         clock: Arc<Clock>,
-        own_certificates: Bytes,
         stateless: bool,
         asks_for_certificate: bool,
     ) -> Handshaking {
         Handshaking {
-            own_certificates,
             stateless,
             asks_for_certificate,
             ..Handshaking::new(Connection::Server(connection), clock)
@@ -97,7 +93,6 @@ impl Handshaking {
             hello: None,
             client_hellos: 0,
             noted: Noted::default(),
-            own_certificates: Bytes(0),
             stateless: false,
             asks_for_certificate: false,
             may_send_early: false,
@@ -401,10 +396,9 @@ impl Handshaking {
             (true, false) => EarlyData::Rejected,
         };
         let waits_for_finished = client && version == Version::Tls12 && full;
-        let certificates = match (full, client) {
-            (false, _) => Bytes(0),
-            (true, true) => self.noted.certificates.unwrap_or_default(),
-            (true, false) => self.own_certificates,
+        let certificates = match full {
+            false => Bytes(0),
+            true => self.noted.certificates.unwrap_or_default(),
         };
         Ok(Handshake {
             version,

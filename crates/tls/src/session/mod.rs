@@ -135,7 +135,6 @@ impl Session {
         let handshaking = Handshaking::server(
             connection,
             settings.clock.clone(),
-            settings.certificates,
             settings.stateless,
             settings.asks_for_certificate,
         );

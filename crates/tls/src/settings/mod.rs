@@ -4,6 +4,7 @@ mod client;
 mod clock;
 mod key_log;
 mod server;
+mod shown;
 mod tickets;
 mod watch;
 

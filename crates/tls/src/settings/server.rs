@@ -3,17 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_model::{Bytes, Instant};
+use fathometer_model::Instant;
 use rustls::ServerConfig;
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
-    WebPkiClientVerifier,
-};
-use rustls::sign::CertifiedKey;
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
 
 use super::key_log::key_log;
+use super::shown::Shown;
 use super::tickets::Sealed;
-use super::watch::WatchedKey;
 use super::{
     CipherSuite, Clock, Group, KeyLogSink, LARGEST_RECORD, SettingsError, Version,
     check_record_size, contradiction, protocol_versions, provider,
@@ -32,8 +28,11 @@ pub struct ServerOptions {
     /// The protocols accepted by ALPN, the preferred first. A client that offers others only is
     /// refused, one that offers none is not. Empty: what clients offer is ignored.
     pub alpn: Vec<Vec<u8>>,
-    /// The certificate shown, whatever name is asked for, and its key.
+    /// The certificate shown, and its key, unless a further one is for the name that is asked for.
     pub identity: Identity,
+    /// Further certificates, each shown to those who ask for a name that it is for (SNI) when `identity`
+    /// is not; the first one of them that fits.
+    pub further: Vec<Identity>,
     /// Whether sessions can be resumed.
     pub tickets: Tickets,
     /// The most octets of early data that a connection may bring; `None` refuses it. Takes
@@ -63,6 +62,7 @@ impl ServerOptions {
             groups: Vec::new(),
             alpn: Vec::new(),
             identity,
+            further: Vec::new(),
             tickets: Tickets::Stateless { count: 2 },
             early_data: None,
             client_certificates: ClientCertificates::No,
@@ -142,8 +142,6 @@ pub struct ServerSettings {
     pub(crate) clock: Arc<Clock>,
     pub(crate) record_size: usize,
     pub(crate) first_records: Option<FirstRecords>,
-    /// Octets of the certificates shown.
-    pub(crate) certificates: Bytes,
     /// Whether a ticket holds its session.
     pub(crate) stateless: bool,
     pub(crate) asks_for_certificate: bool,
@@ -167,10 +165,8 @@ impl ServerSettings {
         }
         let provider = provider(&options.cipher_suites, &options.groups);
         let clock = Arc::new(Clock::new(options.unix_time));
-        let certificates = options.identity.octets();
-        let (chain, key) = options.identity.into_parts();
-        let mut certified = CertifiedKey::from_der(chain, key, &provider).map_err(contradiction)?;
-        certified.key = Arc::new(WatchedKey(certified.key));
+        let identities = std::iter::once(options.identity).chain(options.further);
+        let shown = Shown::new(identities, &provider)?;
         let asks_for_certificate = !matches!(options.client_certificates, ClientCertificates::No);
         let verifier = match options.client_certificates {
             ClientCertificates::No => Ok(WebPkiClientVerifier::no_client_auth()),
@@ -187,7 +183,7 @@ impl ServerSettings {
             .with_protocol_versions(&protocol_versions(&options.versions))
             .map_err(contradiction)?
             .with_client_cert_verifier(verifier.map_err(contradiction)?)
-            .with_cert_resolver(Arc::new(Always(Arc::new(certified))));
+            .with_cert_resolver(Arc::new(shown));
         config.alpn_protocols = options.alpn;
         match options.tickets {
             Tickets::Off => {
@@ -215,7 +211,6 @@ impl ServerSettings {
             clock,
             record_size: options.record_size,
             first_records: options.first_records,
-            certificates,
             asks_for_certificate,
             stateless: matches!(options.tickets, Tickets::Stateless { .. }),
             tls13: options.versions.contains(&Version::Tls13),
@@ -244,15 +239,5 @@ impl ServerSettings {
             config.max_early_data_size = u32::MAX;
         }
         Ok(Arc::new(config))
-    }
-}
-
-/// Shows one certificate to everybody.
-#[derive(Debug)]
-struct Always(Arc<CertifiedKey>);
-
-impl ResolvesServerCert for Always {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0))
     }
 }

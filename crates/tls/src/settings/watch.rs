@@ -19,7 +19,7 @@ use rustls::{DigitallySignedStruct, Error, SignatureAlgorithm, SignatureScheme};
 pub(crate) struct Noted {
     /// How the server signed.
     pub scheme: Option<SignatureScheme>,
-    /// Octets of the certificates that it sent.
+    /// Octets of the certificates that it sent, or that were chosen here to be sent.
     pub certificates: Option<Bytes>,
 }
 
@@ -36,6 +36,12 @@ fn note(change: impl FnOnce(&mut Noted)) {
     let mut noted = NOTED.get();
     change(&mut noted);
     NOTED.set(noted);
+}
+
+/// Notes the certificates that a server here shows.
+pub(super) fn note_shown(chain: &[CertificateDer<'_>]) {
+    let octets = octets(chain);
+    note(|noted| noted.certificates = Some(octets));
 }
 
 /// Octets of a chain as it is sent, without the lengths around its certificates.

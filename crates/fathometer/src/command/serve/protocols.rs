@@ -40,12 +40,13 @@ pub struct ProtocolArguments {
     /// names of --host
     #[arg(long)]
     tls: bool,
-    /// Speak TLS with the certificates of this PEM file, its own first; takes --key
+    /// Speak TLS with the certificates of this PEM file, its own first; takes --key. Given several times,
+    /// clients are shown the first one that is for the name they ask for, or the first
     #[arg(long, value_name = "FILE", requires = "key", conflicts_with_all = ["hosts", "ca_out"])]
-    certificate: Option<PathBuf>,
-    /// The key of that certificate, a PEM file
+    certificate: Vec<PathBuf>,
+    /// The key of that certificate, a PEM file; as often as --certificate, in the same order
     #[arg(long, value_name = "FILE", requires = "certificate")]
-    key: Option<PathBuf>,
+    key: Vec<PathBuf>,
     /// A further name for the certificate that is made; may be given several times
     #[arg(long = "host", value_name = "NAME", requires = "tls")]
     hosts: Vec<String>,
@@ -134,7 +135,7 @@ pub struct Spoke {
 
 impl ProtocolArguments {
     fn is_tls(&self) -> bool {
-        self.tls || self.certificate.is_some()
+        self.tls || !self.certificate.is_empty()
     }
 
     fn speaks(&self, version: Spoken) -> bool {
@@ -284,8 +285,12 @@ impl ProtocolArguments {
         said: &mut Vec<String>,
     ) -> Result<Arc<ServerSettings>, Failure> {
         let unix_time = clock.realtime_of(Instant::ZERO);
-        let identity = self.identity(addresses, unix_time, said)?;
-        let mut options = ServerOptions::new(identity, unix_time);
+        let mut identities = self.identities(addresses, unix_time, said)?.into_iter();
+        let Some(first) = identities.next() else {
+            return Err("there is no certificate to show".into());
+        };
+        let mut options = ServerOptions::new(first, unix_time);
+        options.further = identities.collect();
         options.versions = self.versions();
         options.alpn = server::alpn(http1, http2);
         options.tickets = match (self.tickets, self.early_data) {
@@ -313,29 +318,43 @@ impl ProtocolArguments {
     }
 
     fn tls_failure(&self, error: &dyn std::fmt::Display) -> String {
-        match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => format!(
-                "failed to use {} with {}: {error}",
-                certificate.display(),
-                key.display()
-            ),
-            _ => format!("failed to set TLS up: {error}"),
+        let pairs = self.certificate.iter().zip(&self.key);
+        let pairs: Vec<String> = pairs
+            .map(|(certificate, key)| format!("{} with {}", certificate.display(), key.display()))
+            .collect();
+        match pairs.is_empty() {
+            true => format!("failed to set TLS up: {error}"),
+            false => format!("failed to use {}: {error}", pairs.join(", ")),
         }
     }
 
-    fn identity(
+    /// Who the server is: at least one.
+    fn identities(
         &self,
         addresses: &[SocketAddr],
         unix_time: Duration,
         said: &mut Vec<String>,
-    ) -> Result<Identity, Failure> {
-        if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
-            return Ok(Identity::from_pem(
-                &octets(certificate)?,
-                &certificate.display().to_string(),
-                &octets(key)?,
-                &key.display().to_string(),
-            )?);
+    ) -> Result<Vec<Identity>, Failure> {
+        if self.certificate.len() != self.key.len() {
+            return Err(format!(
+                "{} certificates and {} keys: give each --certificate its --key",
+                self.certificate.len(),
+                self.key.len()
+            )
+            .into());
+        }
+        if !self.certificate.is_empty() {
+            let pairs = self.certificate.iter().zip(&self.key);
+            return pairs
+                .map(|(certificate, key)| {
+                    Ok(Identity::from_pem(
+                        &octets(certificate)?,
+                        &certificate.display().to_string(),
+                        &octets(key)?,
+                        &key.display().to_string(),
+                    )?)
+                })
+                .collect();
         }
         let names = names(&self.hosts, addresses);
         let credentials = Credentials::make(&names, unix_time)
@@ -351,7 +370,7 @@ impl ProtocolArguments {
                 format!("its root is in {0}: curl --cacert {0}", path.display())
             }
         });
-        Ok(credentials.identity().clone())
+        Ok(vec![credentials.identity().clone()])
     }
 
     fn key_log(&self) -> Result<Option<Arc<dyn KeyLogSink>>, Failure> {

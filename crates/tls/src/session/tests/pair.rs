@@ -40,8 +40,13 @@ pub(super) struct Pair {
 
 impl Pair {
     pub fn new(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>) -> Pair {
+        Pair::of(client, server, "origin.test")
+    }
+
+    /// The same, of a client that asks for another name.
+    pub fn of(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>, name: &str) -> Pair {
         Pair {
-            client: Session::client(client, "origin.test", NOW).unwrap(),
+            client: Session::client(client, name, NOW).unwrap(),
             server: Session::server(server, NOW).unwrap(),
             carried: [0; 2],
             read: [Vec::new(), Vec::new()],
@@ -236,6 +241,41 @@ fn clients_show_certificates_when_asked() {
         client.identity = None;
         server.client_certificates = ClientCertificates::Optional(authority().roots());
         settled(client, server);
+    }
+}
+
+#[test]
+fn servers_show_the_certificate_of_the_name_that_is_asked_for() {
+    let issue = |name: &str, padding| {
+        let request = Issue {
+            padding,
+            ..Issue::new([name])
+        };
+        authority().issue(&request).unwrap()
+    };
+    let mut server = server_options();
+    server.further = vec![issue("second.test", 700), issue("*.third.test", 1500)];
+    let octets: Vec<Bytes> = std::iter::once(&server.identity)
+        .chain(&server.further)
+        .map(Identity::octets)
+        .collect();
+    let server = ServerSettings::new(server).unwrap();
+    for versions in [vec![Version::Tls13], vec![Version::Tls12]] {
+        let mut client = client_options();
+        client.versions = versions;
+        client.resumption = None;
+        let client = ClientSettings::new(client).unwrap();
+        for (name, place) in [("origin.test", 0), ("second.test", 1), ("a.third.test", 2)] {
+            let mut pair = Pair::of(&client, &server, name);
+            pair.settle().unwrap();
+            let (here, there) = (pair.client.handshake(), pair.server.handshake());
+            assert_eq!(here.unwrap().certificates, octets[place], "{name}");
+            assert_eq!(there.unwrap().certificates, octets[place], "{name}");
+        }
+        let mut pair = Pair::of(&client, &server, "fourth.test");
+        pair.settle().unwrap_err();
+        let failure = pair.client.failure();
+        assert!(matches!(failure, Some(TlsFailure::NameMismatch(_))));
     }
 }
 
