@@ -116,6 +116,7 @@ pub fn stalled() -> LoadResult {
         },
         handshakes: Handshakes::default(),
         frames: Frames::default(),
+        datagrams: fathometer_analysis::load::Datagrams::default(),
     };
     let interval = |second: u64| Interval {
         start: Duration::from_secs(second),
@@ -215,6 +216,7 @@ pub fn broken() -> LoadResult {
         connected: 5_045,
         connect_failures: BTreeMap::from([(Failure::Refused, 10), (Failure::LocalLimit, 45)]),
         pages: 450,
+        page_connections: 0,
         pages_failed: 50,
         sessions: 9,
     };
