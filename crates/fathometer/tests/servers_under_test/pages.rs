@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fathometer::server::definition::Definition;
-use fathometer::server::{self, Content, Demands};
+use fathometer::server::{self, Content, Demands, Storage};
 use fathometer_http::origin::companions::Plan;
+use fathometer_http::origin::packages::Packages;
 use fathometer_sys::Clock;
 
 use crate::support::{self, Asking, Files, PATIENCE, address};
@@ -57,11 +58,14 @@ fn serves_pages(name: &str, coding: Option<&str>, limit: Option<u32>) {
         service_time: Duration::ZERO,
         connection_time: Duration::ZERO,
     };
+    let packages = Packages::default();
     let content = Content {
         site,
         folder: files.folder(),
         push: &Plan::default(),
         early_hints: &Plan::default(),
+        packages: &packages,
+        storage: Storage::Memory,
     };
     let running = server::start(
         &definition,
