@@ -233,7 +233,11 @@ impl Panel<'_> {
         let group = table.group(&self.figure.group)?;
         let column = table.column(&self.figure.column)?;
         let row: &RowResult = table.rows.iter().find(|r| {
-            r.brief == row && self.found.section.is_none_or(|section| r.section == section)
+            r.brief == row
+                && self
+                    .found
+                    .section
+                    .is_none_or(|section| r.section == section)
         })?;
         Some((&table.columns[column], &row.data[group][column]))
     }

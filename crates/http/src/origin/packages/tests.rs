@@ -162,7 +162,10 @@ fn the_page_at_the_root_says_where_it_is() {
     assert_eq!(names(&response)[0], "home.html");
     let beyond = [("Accept", PACKAGE), ("Range", "bytes=99999-")];
     let beyond = ask(&origin, "GET /", &beyond);
-    assert_eq!((beyond.status, beyond.field("Content-Location")), (416, None));
+    assert_eq!(
+        (beyond.status, beyond.field("Content-Location")),
+        (416, None)
+    );
     let page = get(&origin, "/", "text/html");
     assert_eq!(page.field("Content-Location"), None);
     assert_eq!(page.field("Vary"), Some("Accept, Accept-Encoding"));
