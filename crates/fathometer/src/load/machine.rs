@@ -7,6 +7,10 @@ use fathometer_model::{CloseReason, Failure, Instant};
 use super::quic::QuicConnection;
 
 /// What speaks on a connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be one more way to memory for every exchange of HTTP/1.x and HTTP/2"
+)]
 pub(super) enum Machine {
     /// HTTP/1.x or HTTP/2, over a stream of octets that the slot holds.
     Stream(Connection),

@@ -153,7 +153,10 @@ mod tests {
     #[test]
     fn what_is_not_whole_is_not_kept() {
         let (folder, kept) = kept();
-        let mut cut = |sink: &mut dyn FnMut(&[u8]) -> bool| sink(b"oct") && false;
+        let mut cut = |sink: &mut dyn FnMut(&[u8]) -> bool| {
+            sink(b"oct");
+            false
+        };
         assert!(kept.keep("1.objp", 6, &mut cut).is_err());
         let mut short = |sink: &mut dyn FnMut(&[u8]) -> bool| sink(b"oct");
         assert!(kept.keep("1.objp", 6, &mut short).is_err());

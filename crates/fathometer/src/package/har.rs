@@ -284,12 +284,20 @@ fn shortened(url: &str) -> String {
 mod tests {
     use super::*;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "what the macro makes is nobody else's"
+    )]
     fn archive(entries: serde_json::Value) -> Vec<u8> {
         serde_json::json!({ "log": { "version": "1.2", "entries": entries } })
             .to_string()
             .into_bytes()
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "what the macro makes is nobody else's"
+    )]
     fn exchange(url: &str, content: serde_json::Value) -> serde_json::Value {
         serde_json::json!({
             "request": { "method": "GET", "url": url },

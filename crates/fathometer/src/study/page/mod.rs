@@ -212,7 +212,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         let sampling = accounts
             .as_ref()
             .map(|accounts| scope.spawn(move || accounts.sample(clock)));
-        let retrieved = retrieving.run(cache, accounts.as_ref(), shared.interrupted);
+        let retrieved = retrieving.run(&cache, accounts.as_ref(), shared.interrupted);
         settle();
         if let Some(accounts) = &accounts {
             accounts.end();
@@ -402,7 +402,7 @@ fn retrieve_beforehand(
         clock,
         deadline: clock.now() + BEFOREHAND,
     };
-    let (retrieval, statistics) = retrieving.run(ValidatorCache::default(), None, &|| false)?;
+    let (retrieval, statistics) = retrieving.run(&ValidatorCache::default(), None, &|| false)?;
     if !retrieval.failures.is_empty() || retrieval.milestones.page_complete.is_none() {
         let count = retrieval.failures.len();
         let tls = statistics.tls_failure.map(|failure| format!(": {failure}"));
@@ -428,7 +428,7 @@ impl Retrieving<'_> {
     /// Retrieves the page, or one set after the other, each with connections of its own.
     fn run(
         &self,
-        cache: ValidatorCache,
+        cache: &ValidatorCache,
         accounts: Option<&Accounts>,
         interrupted: &(dyn Fn() -> bool + Sync),
     ) -> Result<(Retrieval, LoopStatistics), ReplicateError> {
@@ -511,7 +511,7 @@ fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
     first.files.extend(second.files);
     first.failures.extend(second.failures);
     first.milestones.page_complete = second.milestones.page_complete;
-    first.octets.received = first.octets.received + second.octets.received;
+    first.octets.received += second.octets.received;
     first.counters.requests_retried += second.counters.requests_retried;
     first
 }

@@ -327,7 +327,7 @@ impl Origin {
                 .get_or_init(|| {
                     let gathered = self.gather(group, &Gathering::of_now(now)).ok()?;
                     let composed = self.compose(&gathered, format).ok()?;
-                    Some(self.in_one_piece(composed))
+                    Some(self.in_one_piece(&composed))
                 })
                 .clone()
                 .ok_or(Lacking::None),
@@ -427,7 +427,7 @@ impl Origin {
     }
 
     /// The same package in one piece of memory.
-    fn in_one_piece(&self, composed: Arc<Composed>) -> Arc<Composed> {
+    fn in_one_piece(&self, composed: &Composed) -> Arc<Composed> {
         let mut whole = Vec::with_capacity(composed.length() as usize);
         composed.write_all(self, &mut |octets| {
             whole.extend_from_slice(octets);
