@@ -1,7 +1,7 @@
 //! tar: POSIX.1-2017 `pax`, section "ustar Interchange Format" and "pax Interchange Format".
 //!
 //! A file is a head of 512 octets, its content, and zeros up to the next multiple of 512; two blocks
-//! of zeros end the archive. [`write`] makes an archive of files in memory. Where contents come from
+//! of zeros end the archive. [`write()`] makes an archive of files in memory. Where contents come from
 //! elsewhere, [`head`], [`padding`] and [`END`] are its other parts, and [`length`] tells beforehand how
 //! long it will be. [`Reader`] takes an archive apart while it arrives.
 //!
