@@ -193,6 +193,64 @@ fn connections_end_with_a_word_of_farewell() {
 }
 
 #[test]
+fn each_name_has_its_certificate_and_its_kind_of_key() {
+    let (Some(openssl), Some(curl)) = (tool("openssl"), tool("curl")) else {
+        return;
+    };
+    let site = SiteFolder::new();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let mut arguments = Vec::new();
+    for (name, key) in [("first.test", "ec"), ("second.test", "rsa:2048")] {
+        let subject = format!("/CN={name}");
+        let names = format!("subjectAltName=DNS:{name}");
+        let (key_file, chain) = (file(&format!("{name}.key")), file(&format!("{name}.pem")));
+        let mut command = Command::new(&openssl);
+        command.args(["req", "-x509", "-newkey", key, "-nodes", "-days", "1"]);
+        if key == "ec" {
+            command.args(["-pkeyopt", "ec_paramgen_curve:P-256"]);
+        }
+        command.args(["-subj", &subject, "-addext", &names]);
+        run_well(command.args(["-keyout", &key_file, "-out", &chain]));
+        arguments.extend(["--certificate".to_owned(), chain]);
+        arguments.extend(["--key".to_owned(), key_file]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let server = Server::origin(site.path(), &arguments);
+    let port = server.address.port();
+    // Each is trusted by itself alone: another one would be refused.
+    for name in ["first.test", "second.test"] {
+        for version in ["1.2", "1.3"] {
+            let mut command = Command::new(&curl);
+            command
+                .args(["--silent", "--show-error", "--tls-max", version])
+                .args(["--cacert", &file(&format!("{name}.pem"))])
+                .args(["--resolve", &format!("{name}:{port}:127.0.0.1")])
+                .arg(format!("https://{name}:{port}/index.html"));
+            assert_eq!(run_well(&command), site.read("index.html"));
+        }
+    }
+    let mut stranger = Command::new(&curl);
+    stranger
+        .args(["--silent", "--cacert", &file("second.test.pem")])
+        .args(["--resolve", &format!("third.test:{port}:127.0.0.1")])
+        .arg(format!("https://third.test:{port}/"));
+    assert!(!run(&stranger).status.success(), "the first is shown");
+    let lone = [
+        "--certificate",
+        &file("first.test.pem"),
+        "--key",
+        "a",
+        "--key",
+        "b",
+    ];
+    let mut command = Command::new(FATHOMETER);
+    command.arg("serve").arg(folder.path()).args(lone);
+    let said = String::from_utf8_lossy(&run(&command).stderr).into_owned();
+    assert!(said.contains("1 certificates and 2 keys"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_used_is_said_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -25,6 +25,8 @@ const SLOW_FILE: (&str, usize) = ("slow.html", 4096);
 pub(super) struct Place {
     /// The program that is measured.
     pub(super) ours: PathBuf,
+    /// The client that is made of quic-go; `None` where it cannot be built.
+    pub(super) quic_go: Option<PathBuf>,
     /// The processor of the clients.
     pub(super) processor: usize,
     /// Where everything lies.
@@ -53,6 +55,10 @@ pub(super) enum Client {
     OursHttp2,
     /// h2load over TLS, HTTP/2.
     H2loadHttp2,
+    /// `fathometer load`, HTTP/3.
+    OursHttp3,
+    /// A loop around quic-go's client, HTTP/3.
+    QuicGo,
 }
 
 /// What a run of a client took.
@@ -81,6 +87,8 @@ impl Client {
             Client::Oha => "oha".to_owned(),
             Client::OursHttp2 => "fathometer load, HTTP/2".to_owned(),
             Client::H2loadHttp2 => "h2load, HTTP/2".to_owned(),
+            Client::OursHttp3 => "fathometer load, HTTP/3".to_owned(),
+            Client::QuicGo => "quic-go, HTTP/3".to_owned(),
         }
     }
 
@@ -137,7 +145,10 @@ impl Client {
     /// Its command line; `None` when it is not installed.
     fn words(self, place: &Place, url: &str, seconds: u32) -> Option<Vec<String>> {
         let program = match self {
-            Client::Ours { .. } | Client::OursHttp2 => place.ours.display().to_string(),
+            Client::Ours { .. } | Client::OursHttp2 | Client::OursHttp3 => {
+                place.ours.display().to_string()
+            }
+            Client::QuicGo => place.quic_go.as_ref()?.display().to_string(),
             Client::Wrk => installed("wrk")?,
             Client::Wrk2 => installed("wrk2")?,
             Client::H2load { .. } | Client::H2loadHttp2 => installed("h2load")?,
@@ -176,6 +187,11 @@ impl Client {
             Client::H2loadHttp2 => {
                 format!("-t1 -c{} -m{} -D {seconds} {url}", HTTP2.0, HTTP2.1)
             }
+            Client::OursHttp3 => format!(
+                "load {url} -c {} -m {} -d {seconds}s --threads 1 --policy h3 --insecure --json",
+                HTTP2.0, HTTP2.1
+            ),
+            Client::QuicGo => format!("{} {} {seconds} {url}", HTTP2.0, HTTP2.1),
         };
         let rest = rest.split(' ').map(str::to_owned);
         Some(std::iter::once(program).chain(rest).collect())
@@ -184,7 +200,7 @@ impl Client {
     /// How many exchanges it says it completed, of the clients that servers are measured with.
     fn exchanges(self, text: &str) -> Option<u64> {
         match self {
-            Client::Ours { .. } | Client::OursHttp2 => {
+            Client::Ours { .. } | Client::OursHttp2 | Client::OursHttp3 => {
                 // Processor time knows no warm-up, so neither may the exchanges.
                 let json = json_of(text)?;
                 let completed = |window: &str| json[window]["counts"]["completed"].as_u64();
@@ -195,6 +211,7 @@ impl Client {
                 let line = text.lines().find(|line| line.contains(" requests in "))?;
                 line.split_whitespace().next()?.parse().ok()
             }
+            Client::QuicGo => text.trim().parse().ok(),
             Client::H2loadHttp2 => {
                 // requests: 10 total, 10 started, 10 done, 10 succeeded, …
                 let line = text.lines().find(|line| line.starts_with("requests: "))?;
@@ -343,6 +360,12 @@ mod tests {
                     4321 done, 4320 succeeded, 1 failed, 0 errored, 0 timeout\n";
         assert_eq!(Client::H2loadHttp2.exchanges(text), Some(4320));
         assert_eq!(Client::H2loadHttp2.exchanges(""), None);
+    }
+
+    #[test]
+    fn what_quic_go_says_is_read() {
+        assert_eq!(Client::QuicGo.exchanges("4321\n"), Some(4321));
+        assert_eq!(Client::QuicGo.exchanges("panic"), None);
     }
 
     #[test]

@@ -9,12 +9,14 @@
 //! Everything takes turns in rounds, and a ratio is the median of the ratios within each round:
 //! what else the machine has to do then weighs on both sides of it.
 //!
-//! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's.
+//! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's; HTTP/3 in the same
+//! way with ours and quic-go's, side by side and without a bar.
 //!
 //! With `--latency` it is not speed that is compared but what clients say: the same files, held
 //! back by the server for a known time, must have the same median with every client.
 
 mod client;
+mod http3;
 mod server;
 
 use std::path::Path;
@@ -67,8 +69,9 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
         return Err("a client and a server need a processor each".to_owned());
     };
     let scratch = Scratch::new()?;
-    let place = Place {
+    let mut place = Place {
         ours,
+        quic_go: None,
         processor: for_client,
         folder: scratch.0.clone(),
         interrupt: Interrupt::install().map_err(|error| error.to_string())?,
@@ -84,6 +87,8 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
     let clients = clients(&place, for_server)?;
     let (servers, clients_at_their_limit) = servers(&place, for_server)?;
     let http2 = http2(&place, for_server)?;
+    place.quic_go = http3::build_quic_go(root, &scratch.0);
+    let [http3_clients, http3_servers] = http3::measure(&place, for_server)?.map(|part| part.1);
     let met = clients.0 && servers.0 && clients_at_their_limit.0 && http2.iter().all(|part| part.0);
     let [http2_clients, http2_servers] = http2.map(|part| part.1);
     println!(
@@ -95,6 +100,8 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
             "servers": servers.1,
             "http2_clients": http2_clients,
             "http2_servers": http2_servers,
+            "http3_clients": http3_clients,
+            "http3_servers": http3_servers,
             "met": met,
         })
     );

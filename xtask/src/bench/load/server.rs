@@ -86,6 +86,57 @@ impl Server {
         Server::of_ours(place, processor, "https", &arguments)
     }
 
+    /// The same, HTTP/3 beside it.
+    pub(super) fn ours_http3(place: &Place, processor: usize) -> Result<Server, String> {
+        let [chain, key] = ["chain.pem", "key.pem"].map(|name| place.folder.join(name));
+        let arguments = [
+            "--http3".as_ref(),
+            "--certificate".as_ref(),
+            chain.as_os_str(),
+            "--key".as_ref(),
+            key.as_os_str(),
+        ];
+        Server::of_ours(place, processor, "https", &arguments)
+    }
+
+    /// Caddy with HTTP/3 by quic-go, on one processor; `None` when it is not installed.
+    pub(super) fn caddy(folder: &Path, processor: usize) -> Result<Option<Server>, String> {
+        let Some(program) = installed("caddy") else {
+            return Ok(None);
+        };
+        let address = free_address()?;
+        let own = folder.join("caddy");
+        let configuration = format!(
+            "{{\n  admin off\n  auto_https disable_redirects\n  skip_install_trust\n}}\n\
+             https://127.0.0.1:{} {{\n  bind 127.0.0.1\n  tls {} {}\n  root * {}\n  file_server\n}}\n",
+            address.port(),
+            folder.join("chain.pem").display(),
+            folder.join("key.pem").display(),
+            folder.join("site").display(),
+        );
+        let file = own.join("Caddyfile");
+        fs::create_dir_all(&own)
+            .and_then(|()| fs::write(&file, configuration))
+            .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
+        let mut command = pinned(processor);
+        command
+            .args([&program, "run", "--adapter", "caddyfile", "--config"])
+            .arg(file)
+            .env("XDG_DATA_HOME", &own)
+            .env("XDG_CONFIG_HOME", &own)
+            .env("GOMAXPROCS", "1")
+            .stderr(Stdio::null());
+        let child = spawn(&mut command)?;
+        Server {
+            name: "Caddy",
+            scheme: "https",
+            address,
+            child,
+        }
+        .ready()
+        .map(Some)
+    }
+
     fn of_ours(
         place: &Place,
         processor: usize,
