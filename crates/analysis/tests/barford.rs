@@ -240,7 +240,7 @@ fn what_does_not_fit_together_is_refused() {
     let tables = |from, to| refusal(barford::SOURCES, Text::Tables, from, to);
     let error = claims("baseline = { policy = \"h1.0\" }\n", "");
     assert!(
-        error.contains("a loss of exchanges_per_s, and nothing else, has a baseline"),
+        error.contains("a loss or a contrast of exchanges_per_s, and nothing else, has a baseline"),
         "{error}"
     );
     let error = claims("kind = \"distance\"", "kind = \"ratio\"");
