@@ -240,7 +240,11 @@ impl Critical {
                     }
                 }
                 Kind::Encoder => {
-                    self.decoder.handle_instructions(input)?;
+                    match self.role {
+                        // It reads what waited as soon as it can.
+                        Role::Server => self.decoder.take_instructions(input),
+                        Role::Client => self.decoder.handle_instructions(input)?,
+                    }
                     *input = &[];
                 }
                 Kind::Decoder => {

@@ -63,16 +63,34 @@ impl Decoder {
     /// The connection ends with any of them.
     pub fn handle_instructions(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.partial.is_empty() {
-            let used = self.follow(bytes)?;
+            let used = self.follow(bytes, false)?;
             self.partial.extend_from_slice(&bytes[used..]);
         } else {
             let mut partial = std::mem::take(&mut self.partial);
             partial.extend_from_slice(bytes);
-            let used = self.follow(&partial)?;
+            let used = self.follow(&partial, false)?;
             partial.drain(..used);
             self.partial = partial;
         }
         Ok(())
+    }
+
+    /// Takes what came on the peer's encoder stream, cut anyhow, for [`follow_on`](Self::follow_on).
+    pub fn take_instructions(&mut self, bytes: &[u8]) {
+        self.partial.extend_from_slice(bytes);
+    }
+
+    /// Follows what was taken until a stream can go on that waited, and returns whether one can. Who reads
+    /// such a stream before the next instruction finds the same however the octets were cut.
+    ///
+    /// # Errors
+    /// The connection ends with any of them.
+    pub fn follow_on(&mut self) -> Result<bool, Error> {
+        let mut partial = std::mem::take(&mut self.partial);
+        let used = self.follow(&partial, true)?;
+        partial.drain(..used);
+        self.partial = partial;
+        Ok(self.can_go_on())
     }
 
     /// Decodes a whole section that came on a stream, and appends its fields to `into`.
@@ -143,13 +161,22 @@ impl Decoder {
         }
     }
 
-    /// Follows the whole instructions that `input` starts with; returns how many octets they take.
-    fn follow(&mut self, input: &[u8]) -> Result<usize, Error> {
+    fn can_go_on(&self) -> bool {
+        let arrived = self.table.inserted();
+        self.blocked
+            .iter()
+            .any(|&(_, required)| required <= arrived)
+    }
+
+    /// Follows the whole instructions that `input` starts with, or those `to_unblocked` a stream; returns how
+    /// many octets they take.
+    fn follow(&mut self, input: &[u8], to_unblocked: bool) -> Result<usize, Error> {
         let mut rest = input;
         loop {
             let before = rest;
             match self.instruction(&mut rest) {
                 Ok(()) if rest.is_empty() => return Ok(input.len()),
+                Ok(()) if to_unblocked && self.can_go_on() => return Ok(input.len() - rest.len()),
                 Ok(()) => {}
                 Err(Fault::Truncated) => return Ok(input.len() - before.len()),
                 Err(fault) => return Err(Error::EncoderStream(fault)),

@@ -53,7 +53,7 @@ impl Connection {
         }
         if !is_bidirectional(stream) {
             self.read_critical(stream, bytes, now);
-            self.wake(now);
+            self.follow(now);
         } else if is_request(stream)
             && let Some(request) = self.open(stream, now)
         {
@@ -127,6 +127,18 @@ impl Connection {
                 Ok(Some(Told::Settings(_) | Told::GoAway(_))) => {}
                 Ok(None) => return,
                 Err(fault) => return self.fail(fault),
+            }
+        }
+    }
+
+    /// Follows the instructions of the client's encoder, and reads on where streams waited for entries as
+    /// soon as they are there.
+    fn follow(&mut self, now: Instant) {
+        while self.phase == Phase::Open {
+            match self.critical.decoder.follow_on() {
+                Ok(true) => self.wake(now),
+                Ok(false) => return,
+                Err(error) => return self.fail(error.into()),
             }
         }
     }
