@@ -226,8 +226,8 @@ fn each_name_has_its_certificate_and_its_kind_of_key() {
                 .args(["--silent", "--show-error", "--tls-max", version])
                 .args(["--cacert", &file(&format!("{name}.pem"))])
                 .args(["--resolve", &format!("{name}:{port}:127.0.0.1")])
-                .arg(format!("https://{name}:{port}/index.html"));
-            assert_eq!(run_well(&command), site.read("index.html"));
+                .arg(format!("https://{name}:{port}/microscape.html"));
+            assert_eq!(run_well(&command), site.read("microscape.html"));
         }
     }
     let mut stranger = Command::new(&curl);
