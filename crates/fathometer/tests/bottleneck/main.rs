@@ -17,8 +17,9 @@ const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 /// path, of the server's own making.
 const FIRST: [&str; 3] = ["cpu-quota", "link-rate", "sleep"];
 
-/// After so long no further plant is begun. On a machine of its own all are tried by then; one that others
-/// keep busy makes invalid trials again and again, and would be at it for most of an hour.
+/// After so long no further plant is begun, and what was not tried is printed. All of them may take longer
+/// even on a quiet machine (`fathometer bottleneck --self-test` tries them all); one that others keep busy
+/// makes invalid trials again and again, and would be at it for most of an hour.
 const ENOUGH: Duration = Duration::from_secs(300);
 
 /// How often a plant is tried that is named wrongly: intervals of three repetitions miss by chance once
