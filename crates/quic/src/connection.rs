@@ -5,15 +5,14 @@ use std::io::IoSlice;
 
 use bytes::Bytes as Octets;
 use fathometer_model::{Bytes, Instant};
-use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{
     ClosedStream, Dir, EndpointEvent, FinishError, ReadError, StreamEvent, StreamId, VarInt,
     WriteError,
 };
-use rustls::pki_types::CertificateDer;
 
 use crate::event::{Closed, Event};
 use crate::handshake::{EarlyData, Handshake, RoundTrips, Volume};
+use crate::session::Agreed;
 use crate::statistics::Statistics;
 use crate::stream;
 
@@ -278,15 +277,8 @@ impl Connection {
         let session = self.machine.crypto_session();
         let agreed = session
             .handshake_data()
-            .and_then(|data| data.downcast::<HandshakeData>().ok());
-        let (protocol, server_name) = match agreed {
-            Some(data) => (data.protocol, data.server_name),
-            None => (None, None),
-        };
-        let certificates = session
-            .peer_identity()
-            .and_then(|shown| shown.downcast::<Vec<CertificateDer<'static>>>().ok())
-            .map_or(0, |shown| shown.iter().map(|one| one.len()).sum());
+            .and_then(|data| data.downcast::<Agreed>().ok())
+            .map_or_else(Agreed::default, |agreed| *agreed);
         let early_data = match self.machine.has_0rtt() {
             _ if self.machine.side().is_server() => EarlyData::None,
             false => EarlyData::None,
@@ -298,9 +290,11 @@ impl Connection {
             sent: self.sent,
             received: self.received,
             round_trips: self.trips.count(),
-            protocol,
-            server_name,
-            certificates: Bytes(certificates as u64),
+            protocol: agreed.protocol,
+            server_name: agreed.server_name,
+            resumed: agreed.resumed,
+            cipher_suite: agreed.cipher_suite,
+            certificates: Bytes(agreed.certificates),
             early_data,
         };
         self.handshake = Some(handshake);

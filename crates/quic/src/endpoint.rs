@@ -15,13 +15,12 @@ use crate::connection::Connection;
 use crate::event::Event;
 use crate::handshake::is_retry;
 use crate::identifiers::Identifiers;
+use crate::session::VERSION;
 use crate::settings::{
     ClientTls, Qlog, QlogWriter, ServerSettings, SettingsError, TransportSettings,
 };
 use crate::timeline::{TokenTime, from_machine, to_machine};
 
-/// The version of QUIC that is spoken (RFC 9000).
-const VERSION: u32 = 1;
 /// Largest UDP payload that peers may send, in octets.
 const LARGEST_RECEIVED: u16 = 65_527;
 /// Answers that belong to no connection and wait to be sent; more are thrown away, as a network would.
@@ -186,7 +185,7 @@ impl Endpoint {
             writer,
             title: name.to_owned(),
         });
-        let mut config = ClientConfig::new(Arc::clone(&tls.config) as _);
+        let mut config = ClientConfig::new(Arc::clone(&tls.session) as _);
         config.transport_config(Arc::new(transport.build(qlog)?));
         // What the server's identifier is until it has chosen one: 8 to 20 octets that nobody can guess.
         let first = self.identifiers.with_length(crate::identifiers::LONGEST);

@@ -51,7 +51,11 @@ pub struct Handshake {
     pub protocol: Option<Vec<u8>>,
     /// The name that the client asked for; known to servers alone.
     pub server_name: Option<String>,
-    /// Octets of the certificates that the peer has shown; zero on a resumed connection.
+    /// Whether it resumed an earlier session, by a ticket.
+    pub resumed: bool,
+    /// The cipher suite agreed upon, by its registered name.
+    pub cipher_suite: Option<&'static str>,
+    /// Octets of the certificates that the peer has shown; none where a session is resumed.
     pub certificates: Bytes,
     /// What became of early data, as a client knows.
     pub early_data: EarlyData,

@@ -30,6 +30,7 @@ mod endpoint;
 mod event;
 mod handshake;
 mod identifiers;
+mod session;
 mod settings;
 mod statistics;
 mod timeline;

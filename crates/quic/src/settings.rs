@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 use quinn_proto::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
-use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn_proto::{
     AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, QlogConfig, TransportConfig, VarInt,
 };
 
+use crate::session::{ClientSession, ServerSession};
 use crate::timeline;
 
 /// The smallest datagram that every path must carry (RFC 9000 section 14), in octets of UDP payload.
@@ -293,7 +293,7 @@ fn number(value: u64, what: &'static str) -> Result<VarInt, SettingsError> {
 /// tickets then.
 #[derive(Clone)]
 pub struct ClientTls {
-    pub(crate) config: Arc<QuicClientConfig>,
+    pub(crate) session: Arc<ClientSession>,
     pub(crate) early_data: bool,
 }
 
@@ -302,9 +302,8 @@ impl ClientTls {
     /// allow early data, a connection with a ticket sends what it has at once (0-RTT).
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Result<ClientTls, SettingsError> {
         let early_data = tls.enable_early_data;
-        let config = QuicClientConfig::try_from(tls).map_err(|_| SettingsError::Tls)?;
         Ok(ClientTls {
-            config: Arc::new(config),
+            session: Arc::new(ClientSession::new(tls)?),
             early_data,
         })
     }
@@ -338,14 +337,12 @@ pub struct ServerSettings {
 
 impl ServerSettings {
     /// TLS in the machine's form.
-    pub(crate) fn crypto(&self) -> Result<Arc<QuicServerConfig>, SettingsError> {
+    pub(crate) fn crypto(&self) -> Result<Arc<ServerSession>, SettingsError> {
         let mut tls = Arc::clone(&self.tls);
         if !matches!(tls.max_early_data_size, 0 | u32::MAX) {
             Arc::make_mut(&mut tls).max_early_data_size = u32::MAX;
         }
-        QuicServerConfig::try_from(tls)
-            .map(Arc::new)
-            .map_err(|_| SettingsError::Tls)
+        ServerSession::new(tls).map(Arc::new)
     }
 }
 

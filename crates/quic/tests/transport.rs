@@ -28,6 +28,7 @@ fn a_handshake_takes_one_round_trip_and_says_what_it_cost() {
     assert_eq!(client.protocol.as_deref(), Some(&b"h3"[..]));
     assert_eq!(client.early_data, EarlyData::None);
     assert!(client.certificates > Bytes(300), "{client:?}");
+    assert!(!client.resumed);
     let sent = pair.client.lengths[0];
     assert_eq!(
         (client.sent.datagrams, client.sent.octets.0),
@@ -39,6 +40,13 @@ fn a_handshake_takes_one_round_trip_and_says_what_it_cost() {
     assert_eq!(server.took, Duration::from_millis(100));
     assert_eq!(server.round_trips, 1);
     assert_eq!(server.certificates, Bytes(0));
+    assert!(!server.resumed);
+    assert!(
+        client
+            .cipher_suite
+            .is_some_and(|suite| suite.starts_with("TLS_"))
+    );
+    assert_eq!(client.cipher_suite, server.cipher_suite);
 }
 
 #[test]
@@ -371,6 +379,9 @@ fn early_data_saves_a_round_trip_and_a_resumption_the_certificates() {
     let client = handshake(&mut pair);
     assert_eq!(client.early_data, EarlyData::Accepted);
     // What a resumed client knows of the server's certificates it has from before.
+    assert!(client.resumed);
+    assert_eq!(client.certificates, Bytes(0));
+    assert!(pair.server.connection().handshake().unwrap().resumed);
     assert!(client.received.octets.0 < 1_500, "{client:?}");
 }
 
@@ -389,7 +400,9 @@ fn early_data_that_is_rejected_is_told_and_its_streams_begin_anew() {
     let stream = pair.client.connection().open(true).unwrap();
     pair.client.write(stream, b"early");
     pair.establish();
-    assert_eq!(handshake(&mut pair).early_data, EarlyData::Rejected);
+    let client = handshake(&mut pair);
+    assert_eq!(client.early_data, EarlyData::Rejected);
+    assert!(client.resumed, "the session itself is good");
     assert!(pair.server.read.is_empty());
     assert_eq!(pair.client.connection().open(true), Some(stream));
     pair.client.write(stream, b"again");
