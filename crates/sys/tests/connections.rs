@@ -14,7 +14,7 @@ use fathometer_sys::cgroup::{Group, Limits, thread_number};
 use fathometer_sys::clock::Clock;
 use fathometer_sys::error::Error;
 use fathometer_sys::probe::{
-    Connection, NetworkProbe, Plan, Sampler, SocketTable, TcpState, Windows,
+    Connection, NetworkProbe, Plan, Sample, Sampler, SocketTable, TcpState, Windows,
 };
 use fathometer_sys::{Namespace, TcpInfo, tcp_info};
 
@@ -234,9 +234,13 @@ fn a_connection_is_what_the_kernel_says_to_its_owner() {
     }
     let server = |pair: usize| &truth[2 * pair + 1];
     assert_eq!(server(1).bytes_acknowledged, Some(Bytes(300_000)));
-    assert_eq!(server(2).bytes_sent, Some(Bytes(3_000_000)));
+    // A machine that is busy for long enough makes TCP send again what was not lost.
+    let again = server(2).bytes_retransmitted.unwrap();
+    assert_eq!(server(2).bytes_sent, Some(Bytes(3_000_000) + again));
     assert_eq!(truth[4].bytes_received, Some(Bytes(3_000_000)));
-    assert!(server(2).congestion_window_segments > server(3).congestion_window_segments);
+    if again == Bytes(0) {
+        assert!(server(2).congestion_window_segments > server(3).congestion_window_segments);
+    }
     assert!(server(2).round_trip > Duration::ZERO && server(2).minimum_round_trip.is_some());
     let listener = found.iter().find(|c| c.state == TcpState::Listening);
     let listener = listener.unwrap();
@@ -322,18 +326,25 @@ fn a_sampler_has_the_windows_within_any_two_readings() {
     let window = tcp_info(&pairs.ends[0].1)
         .unwrap()
         .congestion_window_segments;
-    let windows = |change: &fathometer_sys::probe::Sample| {
+    let windows = |change: &Sample| {
         let network = change.networks[0].as_ref().unwrap();
         network.windows.clone().unwrap()
     };
     let whole = windows(&samples.whole().unwrap().change);
-    assert_eq!(whole.readings, taken - 1);
-    assert_eq!(whole.established, 5 * (taken - 1));
-    assert_eq!(whole.mean(), Some(f64::from(window)));
-    for step in samples.steps() {
-        let windows = windows(&step.change);
-        assert_eq!((windows.readings, windows.established), (1, 5));
+    // A machine that is busy answers some questions late, and none of them twice.
+    assert!(whole.readings < taken, "{whole:?}");
+    assert_eq!(whole.established, 5 * whole.readings);
+    if samples.cost.late == 0 {
+        assert_eq!(whole.readings, taken - 1);
+        assert_eq!(whole.mean(), Some(f64::from(window)));
     }
+    let steps: Vec<Windows> = samples.steps().map(|step| windows(&step.change)).collect();
+    for step in &steps {
+        assert!(step.readings <= 1, "{step:?}");
+        assert_eq!(step.established, 5 * step.readings);
+    }
+    let sum: u64 = steps.iter().map(|step| step.readings).sum();
+    assert_eq!(sum, whole.readings);
     // Nothing came and nothing went: as many connection seconds as there were connections.
     let (first, last) = (samples.readings[0].at, samples.readings.last().unwrap().at);
     let seconds = samples.integral(first, last, |reading| {

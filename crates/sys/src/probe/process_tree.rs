@@ -166,12 +166,7 @@ impl ProcessTree {
         }
         add(&mut self.descriptors, descriptors(pid));
         if detail.proportional {
-            let rollup = read(pid, "smaps_rollup");
-            let pss = rollup.and_then(|text| value(&text, "Pss"));
-            add(
-                &mut self.proportional,
-                pss.map(|kibibytes| Bytes(kibibytes * 1024)),
-            );
+            add(&mut self.proportional, proportional_of(pid));
         }
         if detail.switches {
             for thread in numbers_in(&format!("/proc/{pid}/task")) {
@@ -192,6 +187,20 @@ impl ProcessTree {
             }
         }
     }
+}
+
+/// Resident memory of a process and its descendants by share ([`ProcessTree::proportional`]).
+pub(super) fn proportional(root: u32) -> Option<Bytes> {
+    let mut sum = None;
+    for pid in descendants(root) {
+        add(&mut sum, proportional_of(pid));
+    }
+    sum
+}
+
+fn proportional_of(pid: u32) -> Option<Bytes> {
+    let kibibytes = value(&read(pid, "smaps_rollup")?, "Pss")?;
+    Some(Bytes(kibibytes * 1024))
 }
 
 /// Puts a thread in its place among the busiest, if it has one.

@@ -1,19 +1,28 @@
-//! Readings at a steady period, on a thread of their own, in bounded memory.
+//! Readings at a steady period, on a thread of their own, in bounded memory and at a bounded cost.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use fathometer_model::{Bytes, Instant};
 
+use super::aside::Aside;
 use super::network::{NetworkProbe, Windows};
-use super::process_tree::{Detail, ProcessTree};
+use super::process_tree::{Detail, ProcessTree, proportional};
 use super::samples::{Cost, Names, Sample, Samples};
 use super::system::SystemProbe;
+use super::thread_time;
 use crate::cgroup::UsageProbe;
 use crate::clock::Clock;
 use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
+use crate::priority;
+
+/// How long a reading waits for what somebody may hold: congestion windows and memory by share.
+const PATIENCE: Duration = Duration::from_millis(10);
+/// After a reading its thread rests for so many times as much processor time as it cost, so that it
+/// takes a tenth of a processor at most.
+const REST: u32 = 9;
 
 /// What is read and how often.
 #[derive(Debug)]
@@ -38,8 +47,8 @@ pub struct Plan {
     pub tables: bool,
     /// The server's port, when the congestion windows of its connections are wanted
     /// ([`Network::windows`](super::Network::windows)): those of the established connections with
-    /// this local port, in each of the hosts. They are looked at in *every* reading, for half a millisecond
-    /// a host, and some 2 µs more a connection.
+    /// this local port, in each of the hosts. They are looked at in *every* reading, for half a
+    /// millisecond a host, and some 2 µs more a connection; see [`Sampler`] for when they are late.
     pub windows: Option<u16>,
     /// Groups by name, each with what reads its accounts.
     pub groups: Vec<(String, UsageProbe)>,
@@ -64,6 +73,18 @@ impl Default for Plan {
 }
 
 /// A thread that takes readings until it is stopped.
+///
+/// What it costs is bounded:
+///
+/// - Its thread takes a tenth of a processor at most: where readings cost more than a tenth of the
+///   period, as with hundreds of processes, there are fewer of them ([`Samples::missed`]).
+/// - A reading waits for nobody. Congestion windows and memory by share can only be read while
+///   nobody holds the lock on the socket or on the memory map, so they are read on threads of their
+///   own. An answer that has not come after 10 ms is left to a later reading ([`Cost::late`]), which
+///   until then has what was last known: windows are of fewer moments then, and memory by share is
+///   of an earlier one.
+/// - Memory by share, which is the dearest, is read so seldom that it takes a tenth of a processor
+///   at most for each tree, and readings in between have what was last known.
 #[derive(Debug)]
 pub struct Sampler {
     stop: SyncSender<()>,
@@ -101,12 +122,15 @@ impl Sampler {
 struct Reader {
     clock: Clock,
     system: Option<SystemProbe>,
-    trees: Vec<u32>,
+    /// Process numbers, each with what reads memory by share, where that is wanted.
+    trees: Vec<(u32, Option<Proportional>)>,
     detail: Detail,
-    /// Each with the windows found so far.
-    networks: Vec<(NetworkProbe, Windows)>,
+    /// Each with what looks for windows, where they are wanted.
+    networks: Vec<(NetworkProbe, Option<Aside<Result<Windows>>>)>,
     tables: bool,
-    windows: Option<u16>,
+    /// What was last known of the windows in each network; nothing where they are not wanted, or
+    /// cannot be had.
+    windows: Vec<Option<Windows>>,
     groups: Vec<UsageProbe>,
     dear_every: u64,
     keep: usize,
@@ -120,13 +144,20 @@ impl Reader {
         let mut networks = Vec::new();
         for (name, namespace) in plan.networks {
             names.networks.push(name);
-            networks.push((NetworkProbe::open(&namespace)?, Windows::default()));
+            let windows = plan.windows.map(|port| {
+                // Another connection to the kernel: one that waits for an answer is of no use.
+                let mut probe = NetworkProbe::open(&namespace)?;
+                let mut windows = Windows::default();
+                Aside::start(move || probe.windows(port, &mut windows).map(|()| windows.clone()))
+            });
+            networks.push((NetworkProbe::open(&namespace)?, windows.transpose()?));
         }
         let mut trees = Vec::new();
         for (name, pid) in plan.trees {
             names.trees.push(name);
             ProcessTree::read(pid, Detail::default())?;
-            trees.push(pid);
+            let memory = plan.detail.proportional.then(|| Proportional::of(pid));
+            trees.push((pid, memory.transpose()?));
         }
         let mut groups = Vec::new();
         for (name, group) in plan.groups {
@@ -138,10 +169,13 @@ impl Reader {
             clock,
             system: plan.system.then(SystemProbe::open).transpose()?,
             trees,
-            detail: plan.detail,
+            detail: Detail {
+                proportional: false,
+                ..plan.detail
+            },
+            windows: vec![plan.windows.map(|_| Windows::default()); networks.len()],
             networks,
             tables: plan.tables,
-            windows: plan.windows,
             groups,
             dear_every: plan.dear_every.max(1),
             keep: plan.keep.max(4),
@@ -159,6 +193,9 @@ impl Reader {
     }
 
     fn run(&mut self, stopped: &Receiver<()>) {
+        // Without the right to it readings come when there is time for them. What they cost is
+        // bounded, so that nobody misses that time.
+        let _ = priority::put_before_others();
         let cpu_at_start = thread_time();
         let first = self.samples.readings[0].at;
         let mut due = first + self.samples.period;
@@ -169,34 +206,53 @@ impl Reader {
                 // Also when whoever started this has gone without a word.
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
+            let before = thread_time();
             self.take(number % self.dear_every == 0);
             self.thin();
             due += self.samples.period;
-            let now = self.clock.now();
-            while due <= now {
+            let rested = self.clock.now() + thread_time().saturating_sub(before) * REST;
+            while due <= rested {
                 due += self.samples.period;
                 self.samples.missed += 1;
             }
         }
         self.take(true);
-        self.samples.cost.cpu = thread_time().saturating_sub(cpu_at_start);
+        let own = thread_time().saturating_sub(cpu_at_start);
+        let windows = self.networks.iter().filter_map(|(_, aside)| aside.as_ref());
+        let windows: Duration = windows.map(Aside::spent).sum();
+        let memory = self.trees.iter().filter_map(|(_, memory)| memory.as_ref());
+        let memory: Duration = memory.map(|memory| memory.aside.spent()).sum();
+        self.samples.cost.cpu = own + windows + memory;
     }
 
     fn take(&mut self, dear: bool) {
         let failures = &mut self.samples.failures;
+        let cost = &mut self.samples.cost;
         let at = self.clock.now();
+        for aside in self
+            .networks
+            .iter_mut()
+            .filter_map(|(_, aside)| aside.as_mut())
+        {
+            aside.ask();
+        }
+        for memory in self
+            .trees
+            .iter_mut()
+            .filter_map(|(_, memory)| memory.as_mut())
+        {
+            if dear {
+                memory.ask(at);
+            }
+        }
         let networks = self.networks.iter_mut().zip(&self.samples.names.networks);
-        let networks = networks
-            .map(|((probe, windows), name)| {
+        let mut networks: Vec<_> = networks
+            .map(|((probe, _), name)| {
                 let mut network = probe.read();
-                if let Some(port) = self.windows {
-                    let found = probe.windows(port, windows).map(|()| windows.clone());
-                    network.windows = noted(found, "connections of", name, failures);
-                }
                 if dear && self.tables {
                     network.table = noted(probe.table(), "sockets of", name, failures);
                 }
-                Some(network)
+                network
             })
             .collect();
         let groups = self.groups.iter().zip(&self.samples.names.groups);
@@ -205,14 +261,33 @@ impl Reader {
             .collect();
         let system = self.system.as_mut().map(SystemProbe::read);
         let trees = self.trees.iter().zip(&self.samples.names.trees);
-        let trees = trees
-            .map(|(&pid, name)| {
-                let read = dear.then(|| ProcessTree::read(pid, self.detail))?;
+        let mut trees: Vec<_> = trees
+            .map(|((pid, _), name)| {
+                let read = dear.then(|| ProcessTree::read(*pid, self.detail))?;
                 noted(read, "program", name, failures)
             })
             .collect();
+        // Last, so that there has been time for them: what is held is held for all of them alike.
+        let until = self.clock.now() + PATIENCE;
+        let left = || until.since(self.clock.now());
+        let answers = self.networks.iter_mut().zip(&mut self.windows);
+        for (place, ((_, aside), known)) in answers.enumerate() {
+            let Some(aside) = aside else { continue };
+            if let Some(found) = aside.answer(left()) {
+                let name = &self.samples.names.networks[place];
+                *known = noted(found, "connections of", name, failures);
+            }
+            cost.late += u64::from(aside.is_asked());
+            networks[place].windows.clone_from(known);
+        }
+        for ((_, memory), tree) in self.trees.iter_mut().zip(&mut trees) {
+            let (Some(memory), Some(tree)) = (memory, tree) else {
+                continue;
+            };
+            cost.late += u64::from(!memory.look(left(), self.clock.now()));
+            tree.proportional = memory.known;
+        }
         let took = self.clock.now().since(at);
-        let cost = &mut self.samples.cost;
         cost.readings += 1;
         cost.longest = cost.longest.max(took);
         self.samples.readings.push(Sample {
@@ -220,7 +295,7 @@ impl Reader {
             took,
             system,
             trees,
-            networks,
+            networks: networks.into_iter().map(Some).collect(),
             groups,
         });
     }
@@ -239,6 +314,46 @@ impl Reader {
     }
 }
 
+/// What reads a tree's memory by share, at its own pace.
+#[derive(Debug)]
+struct Proportional {
+    aside: Aside<Option<Bytes>>,
+    /// What was last found.
+    known: Option<Bytes>,
+    /// Processor time of all readings so far.
+    spent: Duration,
+    /// When it may be asked again.
+    rested: Instant,
+}
+
+impl Proportional {
+    fn of(pid: u32) -> Result<Proportional> {
+        Ok(Proportional {
+            aside: Aside::start(move || proportional(pid))?,
+            known: None,
+            spent: Duration::ZERO,
+            rested: Instant::ZERO,
+        })
+    }
+
+    fn ask(&mut self, now: Instant) {
+        if now >= self.rested {
+            self.aside.ask();
+        }
+    }
+
+    /// Takes an answer that comes within `patience`; says whether none is still to come.
+    fn look(&mut self, patience: Duration, now: Instant) -> bool {
+        if let Some(found) = self.aside.answer(patience) {
+            self.known = found;
+            let spent = self.aside.spent();
+            self.rested = now + spent.saturating_sub(self.spent) * REST;
+            self.spent = spent;
+        }
+        !self.aside.is_asked()
+    }
+}
+
 /// The value, or a note of why there is none, once for each subject.
 fn noted<T>(result: Result<T>, what: &str, name: &str, failures: &mut Vec<String>) -> Option<T> {
     match result {
@@ -253,14 +368,13 @@ fn noted<T>(result: Result<T>, what: &str, name: &str, failures: &mut Vec<String
     }
 }
 
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
     use super::super::samples::Step;
+    use super::super::withheld::Withheld;
     use super::*;
 
     fn plan(period: u64) -> Plan {
@@ -300,6 +414,8 @@ mod tests {
         assert!(switches(&whole) > 0);
         assert!(whole.per_second(switches(&whole)).unwrap() > 0.0);
         assert!(samples.cost.cpu > Duration::ZERO);
+        let busy = samples.cost.cpu.as_secs_f64() / whole.length().as_secs_f64();
+        println!("{:.1} % of a processor", 100.0 * busy);
         assert_eq!(samples.cost.readings, readings.len() as u64);
         assert!(samples.failures.is_empty());
         // A window is met from outside.
@@ -326,6 +442,91 @@ mod tests {
             whole.context_switches,
             Some(switches(last) - switches(first))
         );
+    }
+
+    #[test]
+    fn readings_wait_for_nobody_who_holds_a_socket() {
+        let page = match Withheld::page() {
+            Ok(page) => page,
+            Err(error) => return eprintln!("SKIPPED, memory cannot be withheld here: {error}"),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(address).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let plan = Plan {
+            system: false,
+            networks: vec![("here".to_owned(), Namespace::current().unwrap())],
+            windows: Some(address.port()),
+            ..plan(5)
+        };
+        let mut reader = Reader::open(Clock::start(), plan).unwrap();
+        let windows = |reader: &Reader| {
+            let last = reader.samples.readings.last().unwrap();
+            last.networks[0].as_ref().unwrap().windows.clone()
+        };
+        let (released, held) = sync_channel::<()>(0);
+        std::thread::scope(|scope| {
+            // What the kernel copies into the socket is not there, and it holds the lock meanwhile.
+            let sending = scope.spawn(|| server.write(page.octets()));
+            page.wait_for_somebody().unwrap();
+            // Readings that wait for the lock would wait for ever.
+            let page = &page;
+            scope.spawn(move || {
+                if held.recv_timeout(Duration::from_secs(60)).is_err() {
+                    page.give();
+                }
+            });
+            let late = reader.samples.cost.late;
+            // The first question may have been answered before the lock was taken.
+            for _ in 0..4 {
+                reader.take(true);
+            }
+            assert!(!sending.is_finished(), "the readings waited");
+            assert!(reader.samples.cost.late >= late + 3);
+            let known = windows(&reader);
+            reader.take(true);
+            assert_eq!(windows(&reader), known, "what was last known stands");
+            page.give();
+            assert!(sending.join().unwrap().unwrap() > 0);
+            released.send(()).unwrap();
+        });
+        // What was asked for then has an answer now.
+        let readings = |windows: Option<Windows>| windows.map_or(0, |windows| windows.readings);
+        let before = readings(windows(&reader));
+        while readings(windows(&reader)) < before + 2 {
+            reader.take(true);
+        }
+        let windows = windows(&reader).unwrap();
+        assert_eq!(windows.established, windows.readings);
+    }
+
+    #[test]
+    fn memory_by_share_is_read_at_its_own_pace() {
+        let plan = Plan {
+            trees: vec![("ourselves".to_owned(), std::process::id())],
+            detail: Detail {
+                switches: false,
+                proportional: true,
+            },
+            ..plan(5)
+        };
+        let mut reader = Reader::open(Clock::start(), plan).unwrap();
+        let memory = |reader: &Reader| {
+            let last = reader.samples.readings.last().unwrap();
+            last.trees[0].unwrap().proportional
+        };
+        while memory(&reader).is_none() {
+            reader.take(true);
+        }
+        let found = memory(&reader);
+        assert!(found > Some(Bytes(0)));
+        let paced = reader.trees[0].1.as_mut().unwrap();
+        paced.rested = reader.clock.now() + Duration::from_secs(3600);
+        let spent = paced.spent;
+        reader.take(true);
+        assert_eq!(memory(&reader), found, "not read again");
+        assert_eq!(reader.trees[0].1.as_ref().unwrap().spent, spent);
     }
 
     #[test]

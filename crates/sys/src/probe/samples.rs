@@ -16,7 +16,8 @@ use crate::cgroup::Usage;
 pub struct Sample {
     /// When it was begun. For a difference, when it ended.
     pub at: Instant,
-    /// How long it took: no figure in it is from outside of this time.
+    /// How long it took: no figure in it is from outside of this time, windows and memory by share
+    /// excepted ([`Sampler`](super::Sampler)).
     pub took: Duration,
     /// The machine.
     pub system: Option<System>,
@@ -48,7 +49,7 @@ pub struct Samples {
     pub names: Names,
     /// The readings in order of time. The first was taken at the start and the last at the end.
     pub readings: Vec<Sample>,
-    /// Periods that had to be left out because the thread came too late or took too long.
+    /// Periods that were left out because the thread came too late, or readings cost too much.
     pub missed: u64,
     /// What taking them cost.
     pub cost: Cost,
@@ -56,15 +57,19 @@ pub struct Samples {
     pub failures: Vec<String>,
 }
 
-/// What a sampler cost, all of it processor time of its one thread.
+/// What a sampler cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Processor time.
+    /// Processor time of all its threads.
     pub cpu: Duration,
     /// Readings taken, those forgotten included.
     pub readings: u64,
     /// The longest that a reading took, by the wall clock.
     pub longest: Duration,
+    /// Answers about windows and memory by share that did not come in time for their reading, as
+    /// somebody held the lock on what was asked about.
+    #[serde(default)]
+    pub late: u64,
 }
 
 /// What happened between two readings.

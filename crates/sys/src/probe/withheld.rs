@@ -1,0 +1,111 @@
+//! Memory that whoever touches it must wait for, to hold up a thread in the kernel for as long as a
+//! test wants (`man 2 userfaultfd`): what a page that is fetched from a slow disk does.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `_IOWR(0xAA, 0x3F, struct uffdio_api)`
+const API: libc::c_ulong = 0xc018_aa3f;
+/// `_IOWR(0xAA, 0x00, struct uffdio_register)`
+const REGISTER: libc::c_ulong = 0xc020_aa00;
+/// `_IOWR(0xAA, 0x04, struct uffdio_zeropage)`
+const ZEROPAGE: libc::c_ulong = 0xc020_aa04;
+/// The version of the interface.
+const VERSION: u64 = 0xaa;
+/// `UFFDIO_REGISTER_MODE_MISSING`
+const MISSING: u64 = 1;
+/// Octets of `struct uffd_msg`.
+const MESSAGE: usize = 32;
+
+/// One page that is not there yet.
+pub(super) struct Withheld {
+    descriptor: OwnedFd,
+    start: *mut libc::c_void,
+    length: usize,
+}
+
+// SAFETY: the mapping is this value's own, and nobody writes to it but the kernel.
+unsafe impl Sync for Withheld {}
+
+impl Withheld {
+    /// Fails where the kernel does not offer it, or not to this user.
+    pub(super) fn page() -> io::Result<Withheld> {
+        let length = super::page_size() as usize;
+        // SAFETY: no pointers; the descriptor is fresh and nobody else's.
+        let descriptor = unsafe {
+            let number = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(number as libc::c_int)
+        };
+        // SAFETY: a fresh mapping at a place of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let withheld = Withheld {
+            descriptor,
+            start,
+            length,
+        };
+        withheld.tell(API, &mut [VERSION, 0, 0])?;
+        let place = start as u64;
+        withheld.tell(REGISTER, &mut [place, length as u64, MISSING, 0])?;
+        Ok(withheld)
+    }
+
+    /// The page. Whoever reads it waits for [`give`](Self::give).
+    pub(super) fn octets(&self) -> &[u8] {
+        // SAFETY: the mapping is as long as that and lives as long as this value.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
+    }
+
+    /// Waits until somebody waits for the page.
+    pub(super) fn wait_for_somebody(&self) -> io::Result<()> {
+        let mut message = [0u8; MESSAGE];
+        let room = message.as_mut_ptr().cast();
+        // SAFETY: the buffer is of the length given.
+        match unsafe { libc::read(self.descriptor.as_raw_fd(), room, MESSAGE) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the page, full of zeros, to whoever waits and to all who come. More than once is once.
+    pub(super) fn give(&self) {
+        let place = self.start as u64;
+        // The page is there already, or it is given now.
+        let _ = self.tell(ZEROPAGE, &mut [place, self.length as u64, 0, 0]);
+    }
+
+    /// All structures of this interface are made of 64-bit words.
+    fn tell<const WORDS: usize>(
+        &self,
+        what: libc::c_ulong,
+        words: &mut [u64; WORDS],
+    ) -> io::Result<()> {
+        // SAFETY: the words are the structure that this request takes, and outlive the call.
+        match unsafe { libc::ioctl(self.descriptor.as_raw_fd(), what as _, words.as_mut_ptr()) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        self.give();
+        // SAFETY: this value's own mapping; nobody borrows from it any more.
+        unsafe { libc::munmap(self.start, self.length) };
+    }
+}
