@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fathometer::load::timeline::{Part, Timeline};
+use fathometer::load::timeline::{Part, Spares, Timeline};
 use fathometer::load::{Limit, MOST_INTERVALS, Options, Users, run};
 use fathometer_analysis::load::LoadResult;
 use fathometer_http::h2;
@@ -278,7 +278,9 @@ fn interval(number: u64) -> Part {
 #[test]
 fn a_timeline_does_not_grow_with_the_intervals_that_it_has_seen() {
     let _alone = ALONE.lock().unwrap();
-    let mut timeline = Timeline::new(1, Duration::from_secs(1), MOST_INTERVALS, MOST_INTERVALS);
+    let second = Duration::from_secs(1);
+    let spares = Spares::new(1, second);
+    let mut timeline = Timeline::new(1, second, MOST_INTERVALS, MOST_INTERVALS, spares);
     let mut roll = |numbers: std::ops::Range<u64>| {
         numbers.for_each(|number| drop(timeline.add(interval(number))));
         (LIVE.load(Ordering::SeqCst), resident())
@@ -294,5 +296,42 @@ fn a_timeline_does_not_grow_with_the_intervals_that_it_has_seen() {
     assert_eq!(
         intervals.iter().map(|i| i.completed).sum::<u64>(),
         5000 * 2000
+    );
+}
+
+#[test]
+fn a_load_does_not_grow_with_its_intervals() {
+    let _alone = ALONE.lock().unwrap();
+    let server = Server::start();
+    let rate = Profile::constant(2000.0).unwrap();
+    let users = Users::Open {
+        arrivals: Arrivals::constant(rate),
+        connections: 8,
+    };
+    let mut options = options(&server, users, "h1.1");
+    // As many as in twenty minutes, and so more than a timeline keeps.
+    options.interval = Duration::from_millis(10);
+    options.limit = Limit::Time(Duration::from_secs(12));
+    let mut course = Vec::with_capacity(2 * MOST_INTERVALS);
+    let result = run(options, Clock::start(), &|| false, &mut |_| {
+        course.push((LIVE.load(Ordering::SeqCst), resident()));
+    })
+    .unwrap();
+    assert_eq!(result.measured.counts.planned, 24_000);
+    assert!(course.len() > MOST_INTERVALS, "{}", course.len());
+    // Intervals pile up while the thread that puts them together has no processor, and then go: what
+    // counts is what is held at the least.
+    let least = |part: &[(i64, u64)]| {
+        let held = part.iter().map(|of| of.0).min().unwrap();
+        (held, part.iter().map(|of| of.1).min().unwrap())
+    };
+    // The thirtieth part of it is enough for all that is made when it is first needed.
+    let first = least(&course[40..140]);
+    let last = least(&course[course.len() - 100..]);
+    eprintln!("octets held and resident: {first:?}, then {last:?}");
+    assert!(
+        last.0 - first.0 < 16 << 10,
+        "{} octets more",
+        last.0 - first.0
     );
 }

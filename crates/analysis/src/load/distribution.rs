@@ -19,6 +19,9 @@ impl Distribution {
     /// Significant decimal digits of a quantile: its relative error is below 10^-3.
     pub const DIGITS: u8 = 3;
 
+    /// The least room that a histogram can have, in nanoseconds.
+    const LEAST_ROOM: u64 = 2;
+
     /// Nothing recorded.
     pub fn new() -> Distribution {
         let mut histogram = Histogram::new(Distribution::DIGITS).expect("3 digits are allowed");
@@ -32,9 +35,43 @@ impl Distribution {
         }
     }
 
+    /// Nothing recorded, with memory for times up to `longest` that is there at once: whatever is
+    /// recorded, up to that, takes no further memory. A longer time is recorded as well, and makes
+    /// the histogram grow.
+    pub fn with_room(longest: Duration) -> Distribution {
+        let most = whole_nanos(longest).max(Distribution::LEAST_ROOM);
+        let mut histogram =
+            Histogram::new_with_max(most, Distribution::DIGITS).expect("3 digits are allowed");
+        histogram.auto(true);
+        let mut distribution = Distribution {
+            histogram,
+            ..Distribution::new()
+        };
+        // The system makes fresh zeros when they are first written to, and a compiler that knows them
+        // to be zeros would not write them.
+        std::hint::black_box(&mut distribution).clear();
+        distribution
+    }
+
+    /// Forgets all that was recorded, and keeps the memory.
+    pub fn clear(&mut self) {
+        let Distribution {
+            histogram,
+            sum,
+            squares,
+            least,
+            greatest,
+        } = self;
+        histogram.reset();
+        *sum = 0;
+        *squares = 0.0;
+        *least = u64::MAX;
+        *greatest = 0;
+    }
+
     /// Records one time.
     pub fn record(&mut self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
+        let nanos = whole_nanos(time);
         // `saturating_record` would not let it grow.
         self.histogram
             .record(nanos)
@@ -123,9 +160,39 @@ impl Default for Distribution {
     }
 }
 
+/// A time that a histogram can hold: of an unbelievable one, the longest.
+fn whole_nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_distribution_with_room_counts_as_any_other_and_can_begin_anew() {
+        let times = [0, 1, 1_500, 999_999, 29_000_000_000, 90_000_000_000];
+        for room in [Duration::ZERO, Duration::from_secs(30), Duration::MAX] {
+            let mut roomy = Distribution::with_room(room);
+            assert_eq!((roomy.count(), roomy.max()), (0, None));
+            // More than there is room for in the second round.
+            for most in [5, 6] {
+                roomy.clear();
+                let mut plain = Distribution::new();
+                for nanos in &times[..most] {
+                    roomy.record(Duration::from_nanos(*nanos));
+                    plain.record(Duration::from_nanos(*nanos));
+                }
+                assert_eq!(roomy.count(), most as u64);
+                assert_eq!(roomy.sum(), plain.sum());
+                assert_eq!((roomy.min(), roomy.max()), (plain.min(), plain.max()));
+                assert_eq!(roomy.standard_deviation(), plain.standard_deviation());
+                for quantile in [0.0, 0.2, 0.5, 0.9, 1.0] {
+                    assert_eq!(roomy.quantile(quantile), plain.quantile(quantile));
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_merged_distribution_is_that_of_all_its_values() {

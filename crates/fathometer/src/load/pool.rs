@@ -20,9 +20,11 @@ pub(super) struct Pool<'a> {
     schedule: StepBy<Skip<Schedule<'a>>>,
     /// The next arrival to be carried out: number and instant.
     next: Option<(u64, u64)>,
-    /// The same schedule once more, for counting what each interval brings.
-    announced: StepBy<Skip<Schedule<'a>>>,
-    next_announced: Option<u64>,
+    /// Arrivals carried out so far, and those counted for the intervals that are over.
+    taken: u64,
+    announced: u64,
+    /// Further on in the schedule, where arrivals wait that have been counted.
+    ahead: Option<Ahead<'a>>,
     start: u64,
     /// The most connections.
     most: u32,
@@ -40,6 +42,15 @@ pub(super) struct Pool<'a> {
     blocked: bool,
 }
 
+/// A second look at the schedule, beyond the next arrival.
+struct Ahead<'a> {
+    schedule: StepBy<Skip<Schedule<'a>>>,
+    /// Arrivals before `next`.
+    before: u64,
+    /// When the one after those is.
+    next: Option<u64>,
+}
+
 impl<'a> Pool<'a> {
     /// Every `stride`-th arrival from the `first`, counted from `start`.
     pub(super) fn new(
@@ -51,10 +62,11 @@ impl<'a> Pool<'a> {
     ) -> Pool<'a> {
         let schedule = arrivals.schedule().skip(first).step_by(stride);
         let mut pool = Pool {
-            announced: schedule.clone(),
             schedule,
             next: None,
-            next_announced: None,
+            taken: 0,
+            announced: 0,
+            ahead: None,
             start,
             most,
             open: 0,
@@ -64,8 +76,7 @@ impl<'a> Pool<'a> {
             active: 0,
             blocked: false,
         };
-        pool.step();
-        pool.next_announced = pool.announced.next().map(|(_, at)| pool.instant(at));
+        pool.draw();
         pool
     }
 
@@ -73,20 +84,40 @@ impl<'a> Pool<'a> {
         self.start.saturating_add(at.as_nanos() as u64)
     }
 
-    /// Takes the next arrival.
-    fn step(&mut self) -> Option<(u64, u64)> {
+    fn draw(&mut self) {
         let next = self.schedule.next();
-        let next = next.map(|(number, at)| (number, self.instant(at)));
-        std::mem::replace(&mut self.next, next)
+        self.next = next.map(|(number, at)| (number, self.instant(at)));
     }
 
-    /// How many arrivals there are before `end` that were not counted before.
+    /// Takes the next arrival.
+    fn step(&mut self) -> Option<(u64, u64)> {
+        let taken = self.next?;
+        self.taken += 1;
+        self.draw();
+        Some(taken)
+    }
+
+    /// How many arrivals before `end` were not counted before; none from `end` on may have been
+    /// carried out. How many were carried out is known: only those that the server holds up have to
+    /// be looked for, so that counting takes no time from the ones that are due.
     pub(super) fn announce(&mut self, end: u64) -> u64 {
-        let mut count = 0;
-        while self.next_announced.is_some_and(|at| at < end) {
-            count += 1;
-            self.next_announced = self.announced.next().map(|(_, at)| self.instant(at));
+        let mut before = self.taken;
+        if self.has_arrivals_before(end) {
+            let ahead = self.ahead.take().filter(|ahead| ahead.before > before);
+            let mut ahead = ahead.unwrap_or_else(|| Ahead {
+                schedule: self.schedule.clone(),
+                before,
+                next: self.next.map(|(_, at)| at),
+            });
+            while ahead.next.is_some_and(|at| at < end) {
+                ahead.before += 1;
+                ahead.next = ahead.schedule.next().map(|(_, at)| self.instant(at));
+            }
+            before = ahead.before;
+            self.ahead = Some(ahead);
         }
+        let count = before.saturating_sub(self.announced);
+        self.announced += count;
         count
     }
 
@@ -157,6 +188,8 @@ impl Worker<'_> {
     }
 
     fn begin_arrival(&mut self, at: u64) {
+        // What is carried out now is not of an interval that is over.
+        self.roll();
         let Some(pool) = &mut self.pool else {
             return;
         };
@@ -313,5 +346,44 @@ impl Worker<'_> {
                 self.now,
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_workload::arrivals::Profile;
+
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    #[test]
+    fn arrivals_are_counted_once_whether_they_are_carried_out_or_wait() {
+        let arrivals = Arrivals::constant(Profile::constant(1000.0).unwrap());
+        // The odd ones of a loop of two, 1 ms, 3 ms, 5 ms … after the start.
+        let mut pool = Pool::new(&arrivals, 1, 2, 7 * MILLI, 10);
+        let at = |millis: u64| (7 + millis) * MILLI;
+        assert_eq!(pool.announce(at(0)), 0);
+        assert_eq!(
+            (pool.step(), pool.step()),
+            (Some((1, at(1))), Some((3, at(3))))
+        );
+        assert_eq!(pool.announce(at(4)), 2);
+        assert_eq!(pool.announce(at(4)), 0);
+        // Nothing is carried out for a while.
+        assert_eq!(pool.announce(at(10)), 3);
+        assert_eq!(pool.announce(at(20)), 5);
+        // Some of what has waited, then all of it and one more.
+        assert_eq!(pool.step(), Some((5, at(5))));
+        assert_eq!(pool.announce(at(30)), 5);
+        while pool.has_arrivals_before(at(32)) {
+            pool.step();
+        }
+        assert_eq!(pool.announce(at(32)), 1);
+        // It goes on by itself, and stops once more.
+        while pool.has_arrivals_before(at(40)) {
+            pool.step();
+        }
+        assert_eq!(pool.announce(at(50)), 9);
     }
 }

@@ -1,6 +1,7 @@
 //! Starting the loops, listening to them, and putting together what they leave.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::pool::Pool;
 use super::recorder::{self, RecorderError, Rows};
 use super::shared::{Shared, largest_page};
 use super::tally::{Edges, Tally, WindowTally, nanos};
-use super::timeline::{Part, Timeline, merge_counts};
+use super::timeline::{Part, Spares, Timeline, merge_counts};
 use super::user::Population;
 use super::worker::{Outcomes, Worker};
 use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users};
@@ -28,6 +29,9 @@ const ASK: Duration = Duration::from_millis(50);
 
 /// The time that threads have to be ready before the test starts.
 const START: u64 = 2_000_000;
+
+/// Latencies that there is memory for from the start; for longer ones histograms grow.
+const LONGEST: Duration = Duration::from_secs(34);
 
 /// Descriptors beside connections: standard streams, the loops' own, files.
 const SPARE_DESCRIPTORS: u64 = 32;
@@ -78,6 +82,8 @@ pub fn run(
             spin: options.spin,
             before_others: options.before_others && matches!(options.users, Users::Open { .. }),
             count_targets: options.count_targets,
+            // What takes longer has failed, or waited for a connection.
+            spares: Spares::new(loops, options.timeout.min(LONGEST)),
         },
     };
     let ended = thread::scope(|scope| -> Result<Ending, LoadError> {
@@ -169,6 +175,7 @@ struct Crew<'a> {
     spin: Duration,
     before_others: bool,
     count_targets: bool,
+    spares: Arc<Spares>,
 }
 
 /// What is there when all loops have ended.
@@ -178,6 +185,21 @@ struct Ending {
     timeline: Timeline,
 }
 
+/// A thread's end of the start: it says that it is ready, and is told when the test begins.
+struct Starts {
+    ready: mpsc::Sender<()>,
+    edges: Receiver<Edges>,
+}
+
+impl Starts {
+    fn wait(self) -> Result<Edges, RecvError> {
+        // Nobody waits for it when another thread could not be started.
+        let _ = self.ready.send(());
+        drop(self.ready);
+        self.edges.recv()
+    }
+}
+
 type Handle<'s> = ScopedJoinHandle<'s, Result<Outcomes, LoadError>>;
 
 impl Crew<'_> {
@@ -185,11 +207,11 @@ impl Crew<'_> {
     fn serve(
         &self,
         number: usize,
-        started: &Receiver<Edges>,
+        starts: Starts,
         parts: mpsc::Sender<Part>,
         rows: Option<SyncSender<Vec<ExchangeRow>>>,
     ) -> Result<Outcomes, LoadError> {
-        let outcome = self.serve_to_the_end(number, started, parts, rows);
+        let outcome = self.serve_to_the_end(number, starts, parts, rows);
         if outcome.is_err() {
             self.shared.stop();
         }
@@ -199,7 +221,7 @@ impl Crew<'_> {
     fn serve_to_the_end(
         &self,
         number: usize,
-        started: &Receiver<Edges>,
+        starts: Starts,
         parts: mpsc::Sender<Part>,
         rows: Option<SyncSender<Vec<ExchangeRow>>>,
     ) -> Result<Outcomes, LoadError> {
@@ -215,11 +237,13 @@ impl Crew<'_> {
             // came of that.
             let _ = priority::put_before_others();
         }
-        let Ok(edges) = started.recv() else {
+        let rows = rows.map(|to| Rows::new(to, self.clock));
+        let parts = (parts, Arc::clone(&self.spares));
+        let mut tally = Tally::new(self.interval, parts, rows, targets);
+        let Ok(edges) = starts.wait() else {
             return Err(LoadError::Nobody);
         };
-        let rows = rows.map(|to| Rows::new(to, self.clock));
-        let tally = Tally::new(edges, self.interval, parts, rows, targets);
+        tally.begin(edges);
         let mut worker = Worker::new(
             self.shared,
             self.clock,
@@ -269,17 +293,22 @@ impl Test<'_> {
         let crew = &self.crew;
         let mut starts = Vec::new();
         let mut handles = Vec::new();
+        let (ready, readies) = mpsc::channel();
         for number in 0..self.crew.loops {
-            let (start, started) = mpsc::sync_channel(1);
-            let (parts, rows) = (parts.clone(), rows.cloned());
+            let (start, edges) = mpsc::sync_channel(1);
+            let (parts, rows, ready) = (parts.clone(), rows.cloned(), ready.clone());
+            let waits = Starts { ready, edges };
             // Threads that were started end when `starts` is dropped before they are told.
             let handle = thread::Builder::new()
                 .name(format!("load-{number}"))
-                .spawn_scoped(scope, move || crew.serve(number, &started, parts, rows))
+                .spawn_scoped(scope, move || crew.serve(number, waits, parts, rows))
                 .map_err(LoadError::Thread)?;
             starts.push(start);
             handles.push(handle);
         }
+        drop(ready);
+        // A thread that has failed says nothing, and its result says why.
+        readies.iter().take(self.crew.loops).for_each(drop);
         let start = self.crew.clock.now().as_nanos() + START;
         let measured = start + self.options.warm_up.as_nanos() as u64;
         let end = match self.options.limit {
@@ -308,7 +337,8 @@ impl Test<'_> {
     ) -> Timeline {
         let expected = intervals(self.options);
         let (loops, interval) = (self.crew.loops, self.options.interval);
-        let mut timeline = Timeline::new(loops, interval, MOST_INTERVALS, expected);
+        let spares = Arc::clone(&self.crew.spares);
+        let mut timeline = Timeline::new(loops, interval, MOST_INTERVALS, expected, spares);
         loop {
             match told.recv_timeout(ASK) {
                 Ok(part) => {

@@ -1,11 +1,12 @@
 //! What a loop counts and times.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use fathometer_analysis::load::{
-    Connections, Counts, Datagrams, Ended, Handshakes, Latency, Octets,
+    Connections, Counts, Datagrams, Distribution, Ended, Handshakes, Latency, Octets,
 };
 use fathometer_http::client::Received;
 use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome};
@@ -13,7 +14,7 @@ use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome};
 use super::frames::FrameTally;
 use super::recorder::Rows;
 use super::slot::{End, Exchange};
-use super::timeline::Part;
+use super::timeline::{Part, Spares};
 
 /// Status codes are counted by their number.
 const STATUSES: usize = 1000;
@@ -80,6 +81,32 @@ fn by_failure(counts: &[u64; Failure::ALL.len()]) -> BTreeMap<Failure, u64> {
 }
 
 impl WindowTally {
+    /// One that has its memory at once: for latencies up to `longest`, lives of connections up to
+    /// [`LONGEST_LIFE`].
+    fn with_room(longest: Duration) -> WindowTally {
+        let room = || Distribution::with_room(longest);
+        WindowTally {
+            latency: Latency {
+                corrected: room(),
+                uncorrected: room(),
+                queue: room(),
+                send_lag: room(),
+                connect: room(),
+                tls: room(),
+                first_byte: room(),
+                transfer: room(),
+                page: room(),
+                failed: room(),
+            },
+            connections: Connections {
+                life: Distribution::with_room(LONGEST_LIFE),
+                ..Connections::default()
+            },
+            statuses: vec![0; STATUSES],
+            ..WindowTally::default()
+        }
+    }
+
     /// The counts in the form that results have.
     pub(super) fn counts(&self) -> Counts {
         let statuses = self.statuses.iter().copied().enumerate();
@@ -105,6 +132,9 @@ impl WindowTally {
         }
     }
 }
+
+/// Lives of connections that there is room for from the start; longer ones make room for themselves.
+const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
 /// Samples that are counted at a time.
 const SAMPLES: usize = 512;
@@ -132,6 +162,8 @@ pub(super) struct Tally {
     interval: u64,
     samples: Vec<Sample>,
     parts: Option<Sender<Part>>,
+    /// Where those come back to.
+    spares: Arc<Spares>,
     pub(super) rows: Option<Rows>,
     /// For each target, responses that came whole and requests that failed.
     pub(super) targets: Vec<(u64, u64)>,
@@ -151,22 +183,33 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// One that has its memory and knows nothing yet of when the test begins.
     pub(super) fn new(
-        edges: Edges,
         interval: Duration,
-        parts: Sender<Part>,
+        (parts, spares): (Sender<Part>, Arc<Spares>),
         rows: Option<Rows>,
         targets: usize,
     ) -> Tally {
         let interval = interval.as_nanos() as u64;
+        let longest = spares.longest();
         Tally {
-            edges,
-            windows: Default::default(),
-            part: Part::new(0),
-            part_ends: edges.start + interval,
+            edges: Edges {
+                start: 0,
+                measured: 0,
+                end: 0,
+            },
+            // The others are short, and what they need is little.
+            windows: [
+                WindowTally::default(),
+                WindowTally::with_room(longest),
+                WindowTally::default(),
+            ],
+            part: spares.take(0),
+            part_ends: 0,
             interval,
             samples: Vec::with_capacity(SAMPLES),
             parts: Some(parts),
+            spares,
             rows,
             targets: vec![(0, 0); targets],
             connections: 0,
@@ -174,10 +217,18 @@ impl Tally {
             ports_exhausted: 0,
             waited: 0,
             longest_turn: 0,
-            woken: edges.start,
-            last_end: edges.start,
+            woken: 0,
+            last_end: 0,
             recorder_wait: Duration::ZERO,
         }
+    }
+
+    /// The test begins, and ends, as these say.
+    pub(super) fn begin(&mut self, edges: Edges) {
+        self.edges = edges;
+        self.part_ends = edges.start + self.interval;
+        self.woken = edges.start;
+        self.last_end = edges.start;
     }
 
     /// The window of an instant.
@@ -195,7 +246,7 @@ impl Tally {
         self.count_samples();
         self.part.connections = self.connections;
         self.part.so_far = self.at(self.part_ends - 1).counts();
-        let next = Part::new(self.part.interval + 1);
+        let next = self.spares.take(self.part.interval + 1);
         let part = std::mem::replace(&mut self.part, next);
         if let Some(parts) = &self.parts {
             // Fails when nobody is interested any more.

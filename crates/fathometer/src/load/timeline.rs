@@ -1,6 +1,7 @@
 //! The course of a test: what all loops saw in each interval, put together.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fathometer_analysis::load::{Counts, Distribution, Interval};
@@ -52,6 +53,8 @@ pub struct Timeline {
     in_last: u64,
     /// Corrected latency of everything so far.
     pub(super) corrected: Distribution,
+    /// Where parts go that have been put together.
+    spares: Arc<Spares>,
 }
 
 #[derive(Debug)]
@@ -70,9 +73,65 @@ pub struct Told {
     pub so_far: Counts,
 }
 
+/// Parts that have been told of and put together, for loops to use again: so an interval takes no
+/// memory that the one before it has not given back, and a loop makes none while it measures.
+#[derive(Debug)]
+pub struct Spares {
+    longest: Duration,
+    /// The most that are kept.
+    most: usize,
+    parts: Mutex<Vec<Part>>,
+}
+
+impl Spares {
+    /// Two for each loop: one that it fills, and one that is being put together or waits for it. They
+    /// have room for latencies up to `longest`.
+    pub fn new(loops: usize, longest: Duration) -> Arc<Spares> {
+        let most = 2 * loops;
+        let mut parts = Vec::with_capacity(most);
+        parts.resize_with(most, || Part::with_room(0, longest));
+        Arc::new(Spares {
+            longest,
+            most,
+            parts: Mutex::new(parts),
+        })
+    }
+
+    /// The room that parts have.
+    pub(super) fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// One to begin an interval with; a new one when there is none, or when another thread is
+    /// looking, for which a loop does not wait.
+    pub(super) fn take(&self, interval: u64) -> Part {
+        let spare = self.parts.try_lock().ok().and_then(|mut parts| parts.pop());
+        match spare {
+            Some(part) => Part { interval, ..part },
+            None => Part::with_room(interval, self.longest),
+        }
+    }
+
+    fn give_back(&self, mut part: Part) {
+        part.clear();
+        // A thread that panicked here has left the list as it was before or after.
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        if parts.len() < self.most {
+            parts.push(part);
+        }
+    }
+}
+
 impl Timeline {
-    /// A timeline of at most `most` entries, of which `expected` have their memory at once.
-    pub fn new(loops: usize, interval: Duration, most: usize, expected: usize) -> Timeline {
+    /// A timeline of at most `most` entries, of which `expected` have their memory at once. What
+    /// loops tell is given back to `spares`.
+    pub fn new(
+        loops: usize,
+        interval: Duration,
+        most: usize,
+        expected: usize,
+        spares: Arc<Spares>,
+    ) -> Timeline {
         let expected = expected.min(most);
         // Written once, so that the pages are there: what is only reserved is not.
         let mut entries = vec![NOTHING; expected];
@@ -86,7 +145,8 @@ impl Timeline {
             sketches: Sketches::with_room(expected),
             stride: 1,
             in_last: 0,
-            corrected: Distribution::new(),
+            corrected: Distribution::with_room(spares.longest),
+            spares,
         }
     }
 
@@ -107,6 +167,7 @@ impl Timeline {
                 partial.told += 1;
                 partial.part.merge(&part);
                 merge_counts(&mut partial.so_far, so_far);
+                self.spares.give_back(part);
             }
         }
         let is_whole = self.partial.get(&number)?.told == self.loops;
@@ -131,6 +192,7 @@ impl Timeline {
             send_lag_p99: part.send_lag.quantile(0.99),
         };
         self.keep(&interval, &part.latency);
+        self.spares.give_back(part);
         Told {
             interval,
             so_far: partial.so_far,
@@ -216,6 +278,15 @@ fn joined(before: &Interval, after: &Interval, sketch: &[u32]) -> Interval {
 impl Part {
     /// An interval in which nothing has happened yet.
     pub fn new(interval: u64) -> Part {
+        Part::with(interval, Distribution::new)
+    }
+
+    /// The same, with room for latencies and lags up to `longest`.
+    fn with_room(interval: u64, longest: Duration) -> Part {
+        Part::with(interval, || Distribution::with_room(longest))
+    }
+
+    fn with(interval: u64, distribution: impl Fn() -> Distribution) -> Part {
         Part {
             interval,
             planned: 0,
@@ -223,10 +294,32 @@ impl Part {
             errors: 0,
             received: Bytes(0),
             connections: 0,
-            latency: Distribution::new(),
-            send_lag: Distribution::new(),
+            latency: distribution(),
+            send_lag: distribution(),
             so_far: Counts::default(),
         }
+    }
+
+    /// Forgets what happened, and keeps the memory.
+    fn clear(&mut self) {
+        let Part {
+            interval,
+            planned,
+            completed,
+            errors,
+            received,
+            connections,
+            latency,
+            send_lag,
+            so_far,
+        } = self;
+        for count in [interval, planned, completed, errors, connections] {
+            *count = 0;
+        }
+        *received = Bytes(0);
+        latency.clear();
+        send_lag.clear();
+        *so_far = Counts::default();
     }
 
     /// Adds what another loop saw in the same interval.
@@ -396,9 +489,32 @@ mod tests {
         );
     }
 
+    fn spares(loops: usize) -> Arc<Spares> {
+        Spares::new(loops, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn a_part_that_is_used_again_knows_nothing_of_its_past() {
+        let spares = spares(1);
+        let mut timeline = Timeline::new(1, Duration::from_secs(1), 100, 3, Arc::clone(&spares));
+        for number in 0..10 {
+            let used = spares.take(number);
+            assert_eq!(
+                (used.interval, used.planned, used.completed),
+                (number, 0, 0)
+            );
+            assert_eq!((used.errors, used.received.0, used.connections), (0, 0, 0));
+            assert!(used.latency.is_empty() && used.send_lag.is_empty());
+            assert_eq!(used.so_far, Counts::default());
+            let latency = part(number, 5).latency;
+            timeline.add(Part { latency, ..used });
+        }
+        assert_eq!(spares.parts.lock().unwrap().len(), 2);
+    }
+
     #[test]
     fn an_interval_is_told_when_all_loops_have_told_theirs() {
-        let mut timeline = Timeline::new(2, Duration::from_secs(1), 100, 3);
+        let mut timeline = Timeline::new(2, Duration::from_secs(1), 100, 3, spares(2));
         assert!(timeline.add(part(0, 5)).is_none());
         assert!(timeline.add(part(1, 5)).is_none());
         let told = timeline.add(part(0, 7)).unwrap();
@@ -412,7 +528,7 @@ mod tests {
     #[test]
     fn a_long_test_has_a_bounded_timeline_that_loses_no_count() {
         for expected in [0, 5, 16, 1000] {
-            let mut timeline = Timeline::new(1, Duration::from_secs(1), 16, expected);
+            let mut timeline = Timeline::new(1, Duration::from_secs(1), 16, expected, spares(1));
             for number in 0..1000 {
                 timeline.add(part(number, 1 + number % 2 * 8));
                 assert!(timeline.entries.len() <= 16);

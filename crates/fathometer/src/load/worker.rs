@@ -147,11 +147,13 @@ impl<'a> Worker<'a> {
     }
 
     fn close_interval(&mut self, end: u64) {
-        if let Some(pool) = &mut self.pool
-            && !self.shared.is_planned_out()
-        {
-            self.tally
-                .announce(pool.announce(end.min(self.tally.edges.end)));
+        if let Some(pool) = &mut self.pool {
+            // When all are planned that may be, those that wait will not be.
+            let end = match self.shared.is_planned_out() {
+                true => 0,
+                false => end.min(self.tally.edges.end),
+            };
+            self.tally.announce(pool.announce(end));
         }
         self.tally.close_interval();
     }

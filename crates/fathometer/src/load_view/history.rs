@@ -31,8 +31,11 @@ impl History {
     const MOST: usize = 1024;
 
     pub(super) fn new() -> History {
+        // Written once, so that the pages are there: what is only reserved is not.
+        let mut points = vec![Point::NOTHING; History::MOST];
+        points.clear();
         History {
-            points: Vec::with_capacity(History::MOST),
+            points,
             every: 1,
             filled: 0,
         }
@@ -79,6 +82,15 @@ impl History {
 }
 
 impl Point {
+    /// A stretch in which nothing happened.
+    const NOTHING: Point = Point {
+        start: Duration::ZERO,
+        length: Duration::ZERO,
+        planned: 0,
+        completed: 0,
+        latency: [None; 4],
+    };
+
     /// The middle of it, in seconds from the start of the test.
     pub(super) fn middle(&self) -> f64 {
         (self.start + self.length / 2).as_secs_f64()
