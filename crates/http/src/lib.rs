@@ -7,6 +7,7 @@
 //! connection machines as the policy says. The [`origin`] decides what a server answers, whatever
 //! version of HTTP carries it.
 
+pub mod alt_svc;
 pub mod archive;
 pub mod client;
 pub mod driver;

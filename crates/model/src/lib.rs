@@ -21,8 +21,8 @@ pub mod units;
 pub use body::{Body, Stretch};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
-    ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, TlsRecord,
-    Validity,
+    ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceNews,
+    ServiceRecord, TlsRecord, Validity,
 };
 pub use seed::Seed;
 pub use site::{ContentCoding, File, FileId, Page, Site};

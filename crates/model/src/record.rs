@@ -255,6 +255,43 @@ pub struct ConnectionRecord {
     pub tls: Option<TlsRecord>,
 }
 
+/// What became known of an alternative service of a host (RFC 7838), or became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServiceRecord {
+    /// The host, as requests name it.
+    pub host: String,
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub news: ServiceNews,
+    /// The port of the service, which speaks HTTP/3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// How long it may be used from then on, in seconds; of one that is known or found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_age_s: Option<u64>,
+    /// The connection that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<u32>,
+    /// What it failed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// What there is to tell of an alternative service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceNews {
+    /// It was known from an earlier visit when this one began.
+    Known,
+    /// A response has told of it.
+    Found,
+    /// A response has taken it back.
+    Cleared,
+    /// It could not be used, and was left alone from then on.
+    Failed,
+}
+
 /// The handshake of a protected connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TlsRecord {

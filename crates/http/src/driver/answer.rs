@@ -10,6 +10,9 @@ use super::retrieval::BundleAnswer;
 use crate::client::{Event, Head, Received, RequestId};
 use crate::h1::client::byteranges::ContentRange;
 
+/// 421 (Misdirected Request).
+const MISDIRECTED: u16 = 421;
+
 impl PageDriver {
     /// Lets a connection read and acts on what it reports.
     pub(super) fn pump(&mut self, place: usize, bytes: &[u8], now: Instant) {
@@ -73,7 +76,9 @@ impl PageDriver {
             } => {
                 if let Some(exchange) = exchange(request) {
                     let useful = self.links[place].record.exchanges > 0;
-                    self.unanswered(exchange, failure, sent, useful, now);
+                    // Where it was a service that failed there is another way.
+                    let elsewhere = self.give_up_service(place, failure, now);
+                    self.unanswered(exchange, failure, sent, useful, elsewhere, now);
                 }
             }
             Event::Promised {
@@ -121,8 +126,15 @@ impl PageDriver {
     fn head(&mut self, place: usize, exchange: usize, now: Instant) {
         let item = self.exchanges[exchange].job.item;
         self.follow_preloads(place, item, now);
+        self.note_services(place, now);
         let status = self.links[place].machine.head().status();
         self.exchanges[exchange].record.status = Some(status);
+        // RFC 7838 section 6: the service is none for this origin.
+        if status == MISDIRECTED && self.links[place].service.is_some() {
+            self.break_service(place, Failure::BadResponse, now);
+            self.exchanges[exchange].meaning = Meaning::Unusable;
+            return;
+        }
         if let Ask::Bundle { conditional } = self.exchanges[exchange].job.ask {
             let meaning = self.bundle_head(place, exchange, conditional, now);
             if let Some(meaning) = meaning {
@@ -335,10 +347,12 @@ impl PageDriver {
         failure: Failure,
         sent: bool,
         useful: bool,
+        elsewhere: bool,
         now: Instant,
     ) {
         self.counters.responses_lost += u32::from(sent);
         let hopeless = match failure {
+            _ if elsewhere => false,
             Failure::Refused | Failure::LocalLimit | Failure::LocalAbort => true,
             Failure::TimedOut => sent,
             // Whom this client does not trust it will not trust the next time either.
@@ -350,7 +364,7 @@ impl PageDriver {
             self.fail_item(job.item, failure, now);
             false
         } else {
-            self.ask_again(job, !useful, failure, now)
+            self.ask_again(job, !useful && !elsewhere, failure, now)
         };
         let outcome = match asked_again {
             true => Outcome::Retried(failure),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fathometer_model::ContentCoding;
 
+use super::alternative::Service;
 use super::bundle::Bundle;
 use super::image::Dimensions;
 
@@ -48,12 +49,13 @@ pub struct BundleEntry {
     pub members: Vec<String>,
 }
 
-/// A persistent cache of validators, by request target, for one origin. Plain data: iterate over it
-/// to store it, insert to load it.
+/// A persistent cache of validators, by request target, for one origin, and of the alternative services of
+/// its hosts. Plain data: iterate over it to store it, insert to load it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ValidatorCache {
     entries: BTreeMap<String, CacheEntry>,
     bundles: BTreeMap<String, BundleEntry>,
+    services: BTreeMap<String, Service>,
 }
 
 impl ValidatorCache {
@@ -92,6 +94,26 @@ impl ValidatorCache {
         self.bundles.insert(target, entry);
     }
 
+    /// The alternative service of a host, as its requests name it.
+    pub fn service(&self, host: &str) -> Option<&Service> {
+        self.services.get(host)
+    }
+
+    /// The same, to be changed.
+    pub fn service_mut(&mut self, host: &str) -> Option<&mut Service> {
+        self.services.get_mut(host)
+    }
+
+    /// Remembers a host's alternative service in place of what was known of it.
+    pub fn insert_service(&mut self, host: String, service: Service) {
+        self.services.insert(host, service);
+    }
+
+    /// Forgets a host's alternative service.
+    pub fn remove_service(&mut self, host: &str) -> Option<Service> {
+        self.services.remove(host)
+    }
+
     /// All files, by target in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &CacheEntry)> {
         self.entries
@@ -104,7 +126,7 @@ impl ValidatorCache {
         self.entries.len()
     }
 
-    /// Whether nothing is known.
+    /// Whether no file is known.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

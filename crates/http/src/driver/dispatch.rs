@@ -93,6 +93,9 @@ impl PageDriver {
     /// The connection to a host for the next request: an idle one, or else a new one, or else
     /// (pipelining, multiplexing) the least burdened. `None` when all are busy.
     fn choose_link(&mut self, host: u16, now: Instant) -> Option<usize> {
+        if self.policy.alt_svc {
+            return self.choose_by_service(host, now);
+        }
         let to_host = || {
             let links = self.links.iter().enumerate();
             links.filter(|(_, link)| link.host == host)

@@ -23,6 +23,10 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// Which of the page's hosts it leads to.
     pub(super) host: u16,
+    /// What it speaks.
+    pub(super) protocol: Protocol,
+    /// The port of the host's alternative service, if it leads to that.
+    pub(super) service: Option<u16>,
     /// The exchange of each request, by its number on the connection.
     pub(super) exchanges: Vec<usize>,
     /// The exchange of each push that was accepted.
@@ -85,12 +89,12 @@ impl Link {
 }
 
 /// The machine of a new connection.
-fn machine(policy: &Policy, options: &Options) -> Machine {
-    if policy.protocol == Protocol::Http3 {
+fn machine(protocol: Protocol, policy: &Policy, options: &Options) -> Machine {
+    if protocol == Protocol::Http3 {
         let streams = policy.streams.map_or(MOST_STREAMS, u32::from);
         return Machine::Hosted(Hosted::new(streams));
     }
-    if let Protocol::Http1(_) = policy.protocol {
+    if let Protocol::Http1(_) = protocol {
         let config = h1::Config {
             depth: policy.pipeline.unwrap_or(1),
             limits: options.limits,
@@ -125,11 +129,19 @@ impl PageDriver {
     /// Opens one more connection to a host.
     pub(super) fn open_link(&mut self, host: u16, now: Instant) -> usize {
         let place = self.links.len();
-        let until = self.options.connect_timeout.map(|limit| now + limit);
+        let (protocol, service) = self.way_to(host, now);
+        let limit = match service {
+            // There is another way.
+            Some(_) => Some(self.options.service_timeout),
+            None => self.options.connect_timeout,
+        };
+        let until = limit.map(|limit| now + limit);
         self.links.push(Link {
-            machine: machine(&self.policy, &self.options),
+            machine: machine(protocol, &self.policy, &self.options),
             state: LinkState::Connecting { until },
             host,
+            protocol,
+            service,
             exchanges: Vec::new(),
             pushes: HashMap::new(),
             sent: 0,
@@ -168,6 +180,10 @@ impl PageDriver {
         let was_open = link.state == LinkState::Open;
         link.record.close = reason;
         link.flush_by = None;
+        if let CloseReason::Failed(failure) = reason {
+            self.give_up_service(place, failure, now);
+        }
+        let link = &mut self.links[place];
         self.distrust = match reason {
             CloseReason::ServerEarly => ended,
             CloseReason::Failed(_) => true,

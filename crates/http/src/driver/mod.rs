@@ -56,12 +56,15 @@
 //! *HTTP/3*: its machine speaks to the streams of QUIC and is held by the host, which makes the requests
 //! that [`take_request`](PageDriver::take_request) yields and hands on what the machine reports
 //! ([`handle_hosted`](PageDriver::handle_hosted), [`handle_progress`](PageDriver::handle_progress)); there
-//! is nothing to `transmit` then. All else is as with HTTP/2.
+//! is nothing to `transmit` then. All else is as with HTTP/2. *Alternative services*
+//! ([`Policy::alt_svc`]): HTTP/2 until the server has told that it speaks HTTP/3, and HTTP/3 from then on;
+//! [`protocol_of`](PageDriver::protocol_of) says what a connection is to speak.
 //!
 //! Invariants: every connection has one `Connect` and one `Close` or `Abort`; every exchange is
 //! recorded once, with its outcome; no octet leaves that was not flushed, and every flush has a
 //! cause that is counted.
 
+mod alternative;
 mod answer;
 mod base;
 mod bundle;
@@ -88,6 +91,7 @@ mod tests;
 mod unbundle;
 
 pub use crate::h1::client::Version;
+pub use alternative::Service;
 pub use bundle::{Bundle, PageList};
 pub use cache::{BundleEntry, CacheEntry, ValidatorCache};
 pub use fuzz::fuzz;

@@ -61,6 +61,9 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// The longest wait for a connection to be established; `None` waits for ever.
     pub connect_timeout: Option<Duration>,
+    /// The same for a connection to an alternative service, in place of which the origin itself can be
+    /// asked.
+    pub service_timeout: Duration,
     /// How long persistent connections are kept when the page is complete, as a browser would keep
     /// them for the next page.
     pub idle_wait: Duration,
@@ -97,6 +100,7 @@ impl Default for Options {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             connect_timeout: Some(Duration::from_secs(60)),
+            service_timeout: Duration::from_secs(4),
             idle_wait: Duration::ZERO,
             close_wait: Duration::from_secs(2),
             retries: 3,

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use fathometer_model::{Bytes, CloseReason, Failure, FileArrival, Instant, TlsRecord};
+use fathometer_model::{
+    Bytes, CloseReason, Failure, FileArrival, Instant, ServiceRecord, TlsRecord,
+};
 
 use super::base::BaseFile;
 use super::cache::ValidatorCache;
@@ -23,7 +25,8 @@ pub struct ConnectionId(pub u32);
 /// What the host of the driver is to do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Open it, and report [`PageDriver::handle_connected`] or [`PageDriver::handle_failure`]. Where
+    /// Open it for [`PageDriver::protocol_of`] (and to [`PageDriver::port_of`], where that names one), and
+    /// report [`PageDriver::handle_connected`] or [`PageDriver::handle_failure`]. Where
     /// the policy wants TLS it is connected when that may carry requests; the name to ask for is
     /// [`PageDriver::host_of`].
     Connect(ConnectionId),
@@ -80,6 +83,8 @@ pub struct PageDriver {
     pub(super) octets: Octets,
     pub(super) counters: Counters,
     pub(super) failures: Vec<(String, Failure)>,
+    /// What became known and what became of alternative services.
+    pub(super) services: Vec<ServiceRecord>,
 }
 
 impl PageDriver {
@@ -122,7 +127,9 @@ impl PageDriver {
             octets: Octets::default(),
             counters: Counters::default(),
             failures: Vec::new(),
+            services: Vec::new(),
         };
+        driver.recall_services(start);
         match driver.options.list.clone() {
             None => driver.want(base_target, FileKind::Document, None, start),
             Some(list) => driver.want_list(&list, start),
@@ -354,6 +361,7 @@ impl PageDriver {
             octets: self.octets,
             counters: self.counters,
             failures: self.failures,
+            services: self.services,
         }
     }
 
@@ -460,7 +468,7 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 }
 
 /// `host[:port]` without its port. An IPv6 address keeps its brackets off, as TLS wants it.
-fn without_port(authority: &str) -> &str {
+pub(super) fn without_port(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split(']').next().unwrap_or(rest);
     }

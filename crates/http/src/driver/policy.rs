@@ -40,6 +40,15 @@ impl Protocol {
     pub const fn multiplexes(self) -> bool {
         matches!(self, Protocol::Http2 | Protocol::Http3)
     }
+
+    /// Its name in ALPN.
+    pub const fn alpn(self) -> &'static str {
+        match self {
+            Protocol::Http1(_) => "http/1.1",
+            Protocol::Http2 => "h2",
+            Protocol::Http3 => "h3",
+        }
+    }
 }
 
 /// How a client uses connections to retrieve a page.
@@ -49,9 +58,10 @@ impl Protocol {
 /// - HTTP/1.x: `h1.0`, `h1.0-keepalive` or `h1.1`; `xN` for up to N connections at a time (one when
 ///   left out); `-pipeline` (with a depth right behind it if not the default of
 ///   [`DEFAULT_PIPELINE_DEPTH`]); `-ranges`; `-early-close`; `-tls`.
-/// - HTTP/2 over TLS (`h2`) or without it by prior knowledge (`h2c`), HTTP/3 (`h3`): `xN`; `-sharded`
-///   (with a number right behind it if not the default of [`DEFAULT_HOSTS`]); `-streamsN`; `-push`
-///   (HTTP/2 only); `-early-close`.
+/// - HTTP/2 over TLS (`h2`) or without it by prior knowledge (`h2c`), HTTP/3 (`h3`), HTTP/3 where the server
+///   has said over HTTP/2 that it speaks it (`h3-alt-svc`): `xN` (but for the last); `-sharded` (with a
+///   number right behind it if not the default of [`DEFAULT_HOSTS`]); `-streamsN`; `-push` (HTTP/2
+///   only); `-early-close`.
 /// - All: how files are asked for together ([`Bundle`]), before `-tls`; not along with ranges or pushes.
 ///   A bundle's name alone (`package`) is that over `h1.1`.
 ///
@@ -65,14 +75,18 @@ impl Protocol {
 /// | `h1.1-pipeline-ranges` | the same; the first octets of every image before the rest of any |
 /// | `h1.1-early-close` | `h1.1`, but the connection is closed at the end of every page |
 /// | `h2`, `h3` | one connection, a stream for each exchange |
+/// | `h3-alt-svc` | HTTP/2 until `Alt-Svc` has told of HTTP/3; HTTP/3 from then on, also on later visits |
 /// | `h2-sharded` | the page's files on four hosts, a connection to each |
 /// | `h2-push` | the server may push what the page needs |
 /// | `package`, `h2-package` | the page's files in one object package, each used when it is there |
 /// | `h1.0-tar`, `h1.1-zip-tls` | the page's files in one archive |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// What carries the exchanges.
+    /// What carries the exchanges; with `alt_svc`, once it is known that it can.
     pub protocol: Protocol,
+    /// HTTP/3: whether the server has to tell of it first, over HTTP/2 ([RFC
+    /// 7838](crate::alt_svc)).
+    pub alt_svc: bool,
     /// Whether TLS protects them. Always with HTTP/3.
     pub tls: bool,
     /// The most connections open at a time to one host; at least 1.
@@ -105,6 +119,7 @@ impl Policy {
     pub const fn plain(protocol: Protocol) -> Policy {
         Policy {
             protocol,
+            alt_svc: false,
             tls: protocol.multiplexes(),
             connections: 1,
             hosts: 1,
@@ -116,6 +131,14 @@ impl Policy {
             bundle: None,
         }
     }
+
+    /// What the first connection to a server speaks of which nothing is known.
+    pub const fn first_protocol(&self) -> Protocol {
+        match self.alt_svc {
+            true => Protocol::Http2,
+            false => self.protocol,
+        }
+    }
 }
 
 /// Why a policy's text was not understood.
@@ -123,7 +146,7 @@ impl Policy {
 #[error(
     "{text:?} is not a connection policy: write h1.0, h1.0xN, h1.0-keepalive, h1.0-keepalivexN, \
      h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges or h1.1-early-close, any of them with -tls at \
-     its end, or h2, h2c, h3, h2xN, h2-sharded, h2-streamsN or h2-push, N from 1 to {MOST_CONNECTIONS}; \
+     its end, or h2, h2c, h3, h3-alt-svc, h2xN, h2-sharded, h2-streamsN or h2-push, N from 1 to {MOST_CONNECTIONS}; \
      for a package or an archive of the files -package, -package-v1, -package-delta, -tar, -tar-whole \
      or -zip behind it (before -tls)"
 )]
@@ -184,6 +207,7 @@ fn parse_multiplexing(text: &str) -> Option<Policy> {
     ]
     .into_iter()
     .find_map(|(name, protocol, tls)| Some((protocol, tls, text.strip_prefix(name)?)))?;
+    let (alt_svc, rest) = optional_word(rest, "-alt-svc");
     let (connections, rest) = optional_number(rest, "x", None)?;
     let (hosts, rest) = optional_number(rest, "-sharded", Some(DEFAULT_HOSTS))?;
     let (streams, rest) = optional_number(rest, "-streams", None)?;
@@ -193,9 +217,11 @@ fn parse_multiplexing(text: &str) -> Option<Policy> {
     let connections = connections.unwrap_or(1);
     let possible = rest.is_empty()
         && connections <= MOST_CONNECTIONS
+        && (!alt_svc || protocol == Protocol::Http3 && connections == 1)
         && hosts.is_none_or(|hosts| (2..=MOST_CONNECTIONS).contains(&hosts))
         && (!push || protocol == Protocol::Http2 && bundle.is_none());
     possible.then_some(Policy {
+        alt_svc,
         tls,
         connections,
         hosts: hosts.unwrap_or(1),
@@ -257,6 +283,7 @@ impl fmt::Display for Policy {
             Protocol::Http1(Version::Http11) => "h1.1",
             Protocol::Http2 if self.tls => "h2",
             Protocol::Http2 => "h2c",
+            Protocol::Http3 if self.alt_svc => "h3-alt-svc",
             Protocol::Http3 => "h3",
         })?;
         if self.connections != 1 {
@@ -311,6 +338,8 @@ mod tests {
             "h2",
             "h2c",
             "h3",
+            "h3-alt-svc",
+            "h3-alt-svc-sharded-streams8-package",
             "h2x2",
             "h2-sharded",
             "h2c-sharded6-streams8",
@@ -348,6 +377,10 @@ mod tests {
             "h2-tls",
             "h2-pipeline",
             "h3-push",
+            "h2-alt-svc",
+            "h3-alt-svcx2",
+            "h3x2-alt-svc",
+            "h3-sharded-alt-svc",
             "h2-sharded1",
             "h2-streams",
             "h2-early-close-push",

@@ -1,6 +1,8 @@
 //! What a retrieval leaves behind.
 
-use fathometer_model::{Bytes, ConnectionRecord, ExchangeRecord, Failure, FileArrival, Instant};
+use fathometer_model::{
+    Bytes, ConnectionRecord, ExchangeRecord, Failure, FileArrival, Instant, ServiceRecord,
+};
 
 use super::cache::ValidatorCache;
 
@@ -27,6 +29,9 @@ pub struct Retrieval {
     /// The files that could not be had, and why. Empty for a page retrieved whole. (A file that the
     /// server answered with an error status was had: its status is in its record.)
     pub failures: Vec<(String, Failure)>,
+    /// What became known of alternative services, and what became of them, in order; empty unless the
+    /// policy looks for them.
+    pub services: Vec<ServiceRecord>,
 }
 
 /// What a request for a page's files at once came to.

@@ -82,6 +82,7 @@ pub struct ClientSettings {
     pub(crate) clock: Arc<Clock>,
     pub(crate) record_size: usize,
     tls13: bool,
+    resumption: Option<usize>,
 }
 
 impl ClientSettings {
@@ -132,6 +133,7 @@ impl ClientSettings {
             clock,
             record_size: options.record_size,
             tls13: options.versions.contains(&Version::Tls13),
+            resumption: options.resumption,
         }))
     }
 
@@ -140,8 +142,8 @@ impl ClientSettings {
         self.clock.tell(now);
     }
 
-    /// The same for QUIC, with these protocols. Sessions are resumed from the same store. Its time
-    /// is told by [`tell_time`](ClientSettings::tell_time).
+    /// The same for QUIC, with these protocols. Its sessions are kept by themselves, as many of them: those
+    /// of connections without QUIC know nothing of a transport. Its time is told by [`tell_time`](ClientSettings::tell_time).
     ///
     /// # Errors
     ///
@@ -152,6 +154,10 @@ impl ClientSettings {
         }
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        config.resumption = match self.resumption {
+            Some(sessions) => Resumption::in_memory_sessions(sessions),
+            None => Resumption::disabled(),
+        };
         config.enable_secret_extraction = false;
         Ok(Arc::new(config))
     }

@@ -1,0 +1,226 @@
+//! Alternative services (RFC 7838): where else, and by which protocol, an origin can be had, as the field
+//! `Alt-Svc` tells.
+//!
+//! Here is what a value says. Whom it is believed, for how long it is kept and what becomes of a service
+//! that fails is the business of whoever uses it ([`driver`](crate::driver)).
+
+use std::time::Duration;
+
+/// The field's name.
+pub const FIELD: &str = "alt-svc";
+
+/// How long an alternative may be kept where nothing is said of it (section 3.1).
+pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// The most alternatives that are read of one value.
+const MOST: usize = 16;
+
+/// What a value says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AltSvc {
+    /// Nothing that was said of the origin before holds any longer.
+    Clear,
+    /// All that the origin offers, the preferred first; never empty.
+    Offers(Vec<Alternative>),
+}
+
+/// One alternative.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alternative {
+    /// The protocol, as ALPN has it.
+    pub protocol: Vec<u8>,
+    /// The host; empty for the origin's own. An IPv6 address is in brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// How long it may be kept, from when the response was made.
+    pub max_age: Duration,
+    /// Whether it outlives a change of the client's network.
+    pub persist: bool,
+}
+
+impl AltSvc {
+    /// Reads the values of all fields of one response, in order. What cannot be read is left out; `None`
+    /// when nothing is left.
+    pub fn parse<'v>(values: impl IntoIterator<Item = &'v str>) -> Option<AltSvc> {
+        let mut offers = Vec::new();
+        for value in values {
+            if value.trim_matches([' ', '\t']) == "clear" {
+                return Some(AltSvc::Clear);
+            }
+            for part in split(value, b',') {
+                offers.extend(alternative(part).filter(|_| offers.len() < MOST));
+            }
+        }
+        (!offers.is_empty()).then_some(AltSvc::Offers(offers))
+    }
+
+    /// The first alternative that speaks a protocol (by its name in ALPN).
+    pub fn speaking(&self, protocol: &[u8]) -> Option<&Alternative> {
+        match self {
+            AltSvc::Clear => None,
+            AltSvc::Offers(offers) => offers.iter().find(|offer| offer.protocol == protocol),
+        }
+    }
+}
+
+fn alternative(text: &str) -> Option<Alternative> {
+    let mut parts = split(text, b';').map(|part| part.trim_matches([' ', '\t']));
+    let (protocol, authority) = parts.next()?.split_once('=')?;
+    let authority = unquoted(authority)?;
+    let (host, port) = authority.rsplit_once(':')?;
+    let is_number = !port.is_empty() && port.bytes().all(|octet| octet.is_ascii_digit());
+    let mut alternative = Alternative {
+        protocol: protocol_of(protocol)?,
+        host: host.to_owned(),
+        port: port.parse().ok().filter(|&port| is_number && port != 0)?,
+        max_age: DEFAULT_MAX_AGE,
+        persist: false,
+    };
+    for parameter in parts {
+        let (name, value) = parameter.split_once('=')?;
+        let value = match value.starts_with('"') {
+            true => unquoted(value)?,
+            false => value.to_owned(),
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "ma" => alternative.max_age = Duration::from_secs(seconds(&value)?),
+            "persist" => alternative.persist = value == "1",
+            // What is not known is to be ignored.
+            _ => {}
+        }
+    }
+    Some(alternative)
+}
+
+/// A number of seconds; more than there is room for is as much as there is (RFC 9111 section 1.2.2).
+fn seconds(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+    is_number.then(|| text.parse::<u32>().map_or(1 << 31, u64::from))
+}
+
+/// A protocol's name in ALPN, of the token that stands for it: octets that no token can have are escaped
+/// with a percent sign.
+fn protocol_of(token: &str) -> Option<Vec<u8>> {
+    let is_token = |octet: u8| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet);
+    if token.is_empty() || !token.bytes().all(is_token) {
+        return None;
+    }
+    let mut octets = token.bytes();
+    let mut protocol = Vec::with_capacity(token.len());
+    while let Some(octet) = octets.next() {
+        protocol.push(match octet {
+            b'%' => {
+                let mut digit = || char::from(octets.next()?).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
+            }
+            other => other,
+        });
+    }
+    Some(protocol)
+}
+
+/// The content of a quoted string.
+fn unquoted(text: &str) -> Option<String> {
+    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+    let mut content = String::with_capacity(inner.len());
+    let mut characters = inner.chars();
+    while let Some(character) = characters.next() {
+        content.push(match character {
+            '\\' => characters.next()?,
+            '"' => return None,
+            other => other,
+        });
+    }
+    Some(content)
+}
+
+/// The parts of a text between separators outside of quotes.
+fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    text.split(move |character| {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ => return !quoted && character == char::from(separator),
+        }
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offers(values: &[&str]) -> Vec<Alternative> {
+        match AltSvc::parse(values.iter().copied()) {
+            Some(AltSvc::Offers(offers)) => offers,
+            other => panic!("{values:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_servers_say_is_read() {
+        let told = offers(&[r#"h3=":443"; ma=3600, h2="alt.example.com:8000"; ma=60; persist=1"#]);
+        assert_eq!(told.len(), 2);
+        assert_eq!(
+            (told[0].protocol.as_slice(), told[0].port),
+            (&b"h3"[..], 443)
+        );
+        assert_eq!((told[0].host.as_str(), told[0].persist), ("", false));
+        assert_eq!(told[0].max_age, Duration::from_secs(3600));
+        assert_eq!(told[1].host, "alt.example.com");
+        assert_eq!((told[1].port, told[1].persist), (8000, true));
+        // Several fields are one list; the standard's examples of names in ALPN.
+        let told = offers(&[r#"w%3Dx%3Ay#z=":1""#, r#"x%25y="[::1]:2";ma="7""#]);
+        assert_eq!(told[0].protocol, b"w=x:y#z");
+        assert_eq!(told[0].max_age, DEFAULT_MAX_AGE);
+        assert_eq!(
+            (told[1].protocol.as_slice(), told[1].host.as_str()),
+            (&b"x%y"[..], "[::1]")
+        );
+        assert_eq!(told[1].max_age, Duration::from_secs(7));
+        // Unknown parameters, separators within quotes, too large an age.
+        let told = offers(&[r#"h3=":1"; v="4,6;\"8"; ma=99999999999, h3=":2""#]);
+        assert_eq!((told.len(), told[0].max_age.as_secs()), (2, 1 << 31));
+        let value = AltSvc::Offers(told);
+        assert_eq!(value.speaking(b"h3").map(|offer| offer.port), Some(1));
+        assert_eq!(value.speaking(b"h2"), None);
+    }
+
+    #[test]
+    fn clear_takes_all_back_and_nothing_else_does() {
+        assert_eq!(AltSvc::parse([" clear "]), Some(AltSvc::Clear));
+        assert_eq!(AltSvc::parse([r#"h3=":1""#, "clear"]), Some(AltSvc::Clear));
+        for nothing in ["", "Clear", "clear, x", ","] {
+            assert_eq!(AltSvc::parse([nothing]), None, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_left_out_alone() {
+        for wrong in [
+            "h3=:443",
+            "h3=\":0\"",
+            "h3=\":65536\"",
+            "h3=\":+1\"",
+            "h3=\"443\"",
+            "h3=\":443",
+            "=\":443\"",
+            "h 3=\":443\"",
+            "h%3=\":443\"",
+            "h3=\":443\"; ma=x",
+            "h3=\":443\"; ma",
+        ] {
+            assert_eq!(AltSvc::parse([wrong]), None, "{wrong:?}");
+            // An open quote takes what follows with it.
+            if wrong.matches('"').count() != 1 {
+                let told = offers(&[&format!("{wrong}, h3=\":7\"")]);
+                assert_eq!((told.len(), told[0].port), (1, 7), "{wrong:?}");
+            }
+        }
+        let many = vec![r#"h3=":443""#; 100].join(",");
+        assert_eq!(offers(&[&many]).len(), MOST);
+    }
+}
