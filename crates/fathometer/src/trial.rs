@@ -3,19 +3,25 @@
 //! The server's host is a namespace and a control group: its programs, and the thread that receives
 //! its packets, share one budget. The generator is outside of it. Probes read the group, the server's
 //! processes and its namespace. Studies of loads and the search for a bottleneck are made of trials.
+//!
+//! A trial may have two loads at the same time ([`Beside`]): each on a server of its own, both servers in
+//! the one host with the one budget, over the one path. Each load has its own generator and its own
+//! result; what the host and the path were seen to do is of both together.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
-use fathometer_http::driver::Protocol;
+use fathometer_http::driver::{Policy, Protocol};
 use fathometer_model::{Instant, PathCertificate, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::Clock;
 use fathometer_sys::cgroup::{AppliedLimit, CpuLimit, DiskLimit, Group, Limits};
 use fathometer_sys::era::AppliedSettings;
+use fathometer_sys::priority;
 use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
 use fathometer_tls::{ClientOptions, ClientSettings, SettingsError, Verification};
 
@@ -24,8 +30,8 @@ use crate::lab::{Lab, Side};
 use crate::load::security::without_port;
 use crate::load::{self, LoadError, Options};
 use crate::server::definition::Definition;
-use crate::server::limited::{self, Limited, Throttle};
-use crate::server::{Access, Credentials, Installed, ServerError};
+use crate::server::limited::{self, Limited, Service, Throttle};
+use crate::server::{Access, Credentials, Door, Installed, ServerError};
 use crate::site_folder::{self, SiteFolderError};
 use crate::wire::{self, Carried, PacketCounts, WireOptions};
 
@@ -34,6 +40,12 @@ const PROBE_PERIOD: Duration = Duration::from_millis(100);
 
 /// The name of what is probed.
 const SERVER: &str = "server";
+
+/// The name of the other server, where there are two.
+const OTHER: &str = "beside";
+
+/// Two loads are at the same time when one begins at most this part of its measured window after the other.
+const APART: f64 = 0.05;
 
 /// What is tried, and on what.
 pub struct Trial<'a> {
@@ -64,12 +76,26 @@ pub struct Trial<'a> {
     pub warm_cache: Option<Options>,
     /// The load. Where the server is, is filled in.
     pub load: Options,
+    /// What else is asked of the host at the same time.
+    pub beside: Option<Beside<'a>>,
+}
+
+/// Another load on another server of the same host.
+pub struct Beside<'a> {
+    /// The server.
+    pub definition: &'a Definition,
+    /// The server's program, where it is one.
+    pub installed: Option<&'a Installed>,
+    /// The load, with the same time before its measured window and the same window as the first.
+    pub load: Options,
 }
 
 /// What a trial gave.
 pub struct Measured {
     /// What the clients saw.
     pub result: LoadResult,
+    /// What the clients of the load beside saw.
+    pub beside: Option<LoadResult>,
     /// What the probes saw.
     pub samples: Samples,
     /// When the measured window began.
@@ -123,6 +149,9 @@ impl Trial<'_> {
         // What this program, or a server before, has left of the files in memory is nobody's budget.
         site_folder::forget(self.folder)?;
         let mut group = Group::create("server", &while_starting(&self.limits))?;
+        // What other programs of this machine do is not to be the host's limit. Where this cannot be
+        // had the host waits for them, which its pressure tells.
+        let _ = group.put_before_others();
         let lab = self.laboratory(building)?;
         let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
         if let Some(receiver) = lab.server_receiver() {
@@ -134,50 +163,89 @@ impl Trial<'_> {
             None => Vec::new(),
         };
         let credentials = self.credentials().map_err(ServerError::from)?;
-        let access = credentials.as_ref().map_or(Access::Clear, Access::Tls);
-        let server = limited::start_with_access(
-            self.definition,
-            self.installed,
-            &lab.server,
-            &group,
-            self.folder,
-            self.throttle,
-            access,
-            self.load.policy.protocol == Protocol::Http3,
-        )?;
-        let tls = credentials
-            .as_ref()
-            .map(|credentials| self.client_settings(credentials))
-            .transpose()
-            .map_err(ServerError::from)?;
-        let load = |mut options: Options| {
-            options.address = SocketAddr::new(Side::Server.ipv4().into(), access.port());
-            options.tls.clone_from(&tls);
-            lab.client
-                .namespace
-                .run(move || load::run(options, clock, interrupted, &mut |_| {}))
+        let serve = |definition: &Definition,
+                     installed: Option<&Installed>,
+                     policy: Policy,
+                     door|
+         -> Result<Station, TrialError> {
+            let credentials = credentials.as_ref().filter(|_| policy.tls);
+            let service = Service {
+                definition,
+                installed,
+                root: self.folder,
+                throttle: self.throttle,
+                access: credentials.map_or(Access::Clear, Access::Tls),
+                http3: policy.protocol == Protocol::Http3,
+                door,
+            };
+            let tls = credentials.map(|credentials| self.client_settings(credentials, policy));
+            Ok(Station {
+                server: limited::start_service(&service, &lab.server, &group)?,
+                name: definition.name.clone(),
+                port: service.access.port_at(door),
+                tls: tls.transpose().map_err(ServerError::from)?,
+            })
+        };
+        let policy = self.load.policy;
+        let first = serve(self.definition, self.installed, policy, Door::Usual)?;
+        let second = match &self.beside {
+            None => None,
+            Some(beside) => {
+                let policy = beside.load.policy;
+                let (definition, installed) = (beside.definition, beside.installed);
+                Some(serve(definition, installed, policy, Door::Beside)?)
+            }
+        };
+        let stations: Vec<&Station> = [Some(&first), second.as_ref()]
+            .into_iter()
+            .flatten()
+            .collect();
+        let load = &|mut options: Options, station: &Station| {
+            options.address = SocketAddr::new(Side::Server.ipv4().into(), station.port);
+            options.tls.clone_from(&station.tls);
+            lab.client.namespace.run(move || {
+                // The loops inherit it: what other programs do is not to be the generator's limit.
+                let _ = priority::put_before_others();
+                load::run(options, clock, interrupted, &mut |_| {})
+            })
         };
         if let Some(warming) = self.warm_cache {
-            load(warming)??;
+            load(warming, &first)??;
         }
-        let name = &self.definition.name;
-        let alive = || match server.ended(name) {
+        let alive = || match stations.iter().find_map(|s| s.server.ended(&s.name)) {
             Some(_) if interrupted() => Err(TrialError::Interrupted),
             Some(error) => Err(TrialError::Server(error)),
             None => Ok(()),
         };
         alive()?;
         group.change(&self.limits)?;
-        let sampler = Sampler::start(clock, probes(&lab, &group, &server, access));
+        let sampler = Sampler::start(clock, probes(&lab, &group, &stations));
         alive()?;
         let sampler = sampler?;
-        let result = load(self.load)?;
+        let other = second.as_ref().zip(self.beside);
+        let (result, beside) = thread::scope(|scope| {
+            let other =
+                other.map(|(station, beside)| scope.spawn(move || load(beside.load, station)));
+            let result = load(self.load, &first);
+            let joined = other.map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            (result, joined)
+        });
+        let (result, beside) = (result?, beside.transpose()?);
         let samples = sampler.stop();
         // What it was killed for stands in the group's accounts, but what clients saw of a server
         // that is gone is no measurement of one that is there.
         alive()?;
-        limits.extend(group.verify_process(server.pid())?);
-        server.stop()?;
+        for station in &stations {
+            limits.extend(group.verify_process(station.server.pid())?);
+        }
+        drop(stations);
+        for station in [Some(first), second].into_iter().flatten() {
+            station.server.stop()?;
+        }
         limits.extend(group.verify()?);
         let Carried {
             certificate,
@@ -187,9 +255,23 @@ impl Trial<'_> {
         if interrupted() {
             return Err(TrialError::Interrupted);
         }
-        let result = result?;
+        let (result, beside) = (result?, beside.transpose()?);
         for reason in &result.validity.reasons {
             validity.invalidate(reason.clone());
+        }
+        if let Some(beside) = &beside {
+            for reason in &beside.validity.reasons {
+                validity.invalidate(format!("the load beside: {reason}"));
+            }
+            let apart = (beside.setup.started - result.setup.started).abs();
+            let limit = APART * result.measured.duration.as_secs_f64();
+            if apart > limit {
+                validity.invalidate(format!(
+                    "the two loads began {:.0} ms after each other (limit {:.0} ms)",
+                    1e3 * apart,
+                    1e3 * limit
+                ));
+            }
         }
         for limit in limits.iter().filter(|limit| !limit.holds) {
             validity.invalidate(format!(
@@ -206,6 +288,7 @@ impl Trial<'_> {
             to,
             packets: packets.map(|packets| packets.between(from, to)),
             result,
+            beside,
             samples,
             certificate,
             validity,
@@ -214,9 +297,10 @@ impl Trial<'_> {
         })
     }
 
-    /// A certificate for the server, where the load's policy has TLS.
+    /// A certificate for the host, where a load's policy has TLS.
     fn credentials(&self) -> Result<Option<Credentials>, SettingsError> {
-        if !self.load.policy.tls {
+        let beside = self.beside.as_ref().is_some_and(|b| b.load.policy.tls);
+        if !self.load.policy.tls && !beside {
             return Ok(None);
         }
         let names = [
@@ -231,10 +315,11 @@ impl Trial<'_> {
     fn client_settings(
         &self,
         credentials: &Credentials,
+        policy: Policy,
     ) -> Result<Arc<ClientSettings>, SettingsError> {
         let trust = Verification::Roots(credentials.roots());
         let mut options = ClientOptions::new(trust, self.clock.realtime_of(Instant::ZERO));
-        options.alpn = vec![match self.load.policy.protocol {
+        options.alpn = vec![match policy.protocol {
             Protocol::Http1(_) => b"http/1.1".to_vec(),
             Protocol::Http2 => b"h2".to_vec(),
             Protocol::Http3 => b"h3".to_vec(),
@@ -276,21 +361,35 @@ fn while_starting(limits: &Limits) -> Limits {
     }
 }
 
-fn probes(lab: &Lab, group: &Group, server: &Limited, access: Access<'_>) -> ProbePlan {
+/// A server at work, and how its clients reach it.
+struct Station {
+    server: Limited,
+    name: String,
+    port: u16,
+    tls: Option<Arc<ClientSettings>>,
+}
+
+/// Congestion windows are those of the first server's connections.
+fn probes(lab: &Lab, group: &Group, stations: &[&Station]) -> ProbePlan {
     // A process that waits for the disk may hold what is asked about it: its memory map, or the socket
-    // that it writes a file to. Whoever asks then waits too, for seconds where the disk is slow.
+    // that it writes a file to. Where the disk is slow on purpose the answers would come too seldom to
+    // say much.
     let answers_at_once = group.limits().disk.is_none();
     ProbePlan {
         period: PROBE_PERIOD,
         dear_every: 1,
-        trees: vec![(SERVER.to_owned(), server.pid())],
+        trees: [SERVER, OTHER]
+            .into_iter()
+            .zip(stations)
+            .map(|(name, station)| (name.to_owned(), station.server.pid()))
+            .collect(),
         detail: Detail {
             switches: true,
             proportional: answers_at_once,
         },
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
-        windows: answers_at_once.then(|| access.port()),
+        windows: stations.first().filter(|_| answers_at_once).map(|s| s.port),
         // Without the right to make control groups there is nothing to read.
         groups: group
             .cpu_usage()

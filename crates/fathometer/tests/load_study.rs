@@ -38,6 +38,7 @@ workers = "none"
 shed = "off"
 keep_alive_s = "15"
 keep_alive_requests = "150"
+beside = "none"
 
 [scale]
 paper_ues = 2.5
@@ -76,6 +77,20 @@ name = "held"
 purpose = "connections that nothing is asked on"
 [block.factors]
 loop = ["idle"]
+
+[[block]]
+name = "beside"
+purpose = "two loads at once, each on a server of its own"
+[block.factors]
+beside = ["h1.0@embedded"]
+
+[[block]]
+name = "quic"
+purpose = "connections that the kernel knows nothing of"
+[block.factors]
+policy = ["h3"]
+[block.load]
+cpu_quota = 0.5
 "#;
 
 fn ground() -> bool {
@@ -175,4 +190,47 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     assert!((29.0..=30.0).contains(&held["connections_established_mean"]));
     assert!(!held.contains_key("response_mean_ms"));
     assert!(!held.contains_key("packets_per_exchange"));
+    two_loads_at_once(of("beside", "h1.1"), &run);
+    connections_of_quic(of("quic", "h3"));
+}
+
+/// Each has its own figures; what the host and the wire did is of both.
+fn two_loads_at_once(record: &ReplicateRecord, run: &Path) {
+    let metrics = &record.metrics;
+    assert_eq!(metrics["ues"], 30.0);
+    let (own, others) = (
+        metrics["exchanges_per_s"],
+        metrics["beside_exchanges_per_s"],
+    );
+    assert!(own > 0.0 && others > 0.0, "{own} {others}");
+    assert!(metrics["beside_response_mean_ms"] > 0.0);
+    assert!(metrics["beside_generator_busy_pct"] > 0.0);
+    assert_eq!(classes(metrics), metrics["packets_total"]);
+    // Two seconds of both, and not of either alone.
+    let exchanges = metrics["packets_total"] / metrics["packets_per_exchange"];
+    assert!(
+        (exchanges - 2.0 * (own + others)).abs() < 0.01,
+        "{exchanges}"
+    );
+    // The table of sockets does not say whose they are.
+    assert!(!metrics.contains_key("connections_established_mean"));
+    let read = |name: &str| fs::read_to_string(run.join(&record.folder).join(name)).unwrap();
+    assert!(read("load.json").contains("\"h1.1\""));
+    assert!(read("load-beside.json").contains("\"h1.0\""));
+}
+
+/// Heads are compressed, and tables of TCP's sockets say nothing.
+fn connections_of_quic(record: &ReplicateRecord) {
+    let metrics = &record.metrics;
+    assert!(metrics["exchanges_per_s"] > 0.0);
+    assert!(metrics["head_octets_per_exchange"] < metrics["field_octets_per_exchange"]);
+    assert!(metrics["wire_MB"] > 0.0 && metrics["cpu_total_pct"] > 0.0);
+    assert_eq!(metrics["packets_syn"], 0.0);
+    for name in [
+        "connections_established_mean",
+        "connect_min_ms",
+        "cwnd_mean",
+    ] {
+        assert!(!metrics.contains_key(name), "{name}");
+    }
 }

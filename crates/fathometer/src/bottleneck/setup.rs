@@ -232,6 +232,7 @@ impl Setup {
             clock,
             warm_cache: self.warm.then(|| self.every_page_once(seed)),
             load: self.options(seed),
+            beside: None,
         })
     }
 
@@ -324,6 +325,8 @@ impl Setup {
             warm_up: self.warm_up,
             limit: Limit::Time(self.duration),
             drain: self.timeout.min(Duration::from_secs(1)),
+            // As with the path: a rate over the whole window is not moved by this.
+            send_lag: self.duration / 50,
             seed,
             sockets: SocketOptions {
                 no_delay: Some(true),

@@ -29,6 +29,14 @@ impl<'a> Access<'a> {
         }
     }
 
+    /// The port behind a door of the host.
+    pub const fn port_at(self, door: Door) -> u16 {
+        match door {
+            Door::Usual => self.port(),
+            Door::Beside => 8000 + self.port(),
+        }
+    }
+
     /// Whether it is with TLS.
     pub const fn is_tls(self) -> bool {
         matches!(self, Access::Tls(_))
@@ -41,6 +49,16 @@ impl<'a> Access<'a> {
             Access::Tls(credentials) => Some(credentials),
         }
     }
+}
+
+/// Which of a host's servers: two of them can be at work at a time, each on a port of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Door {
+    /// The one that is always there.
+    #[default]
+    Usual,
+    /// Another beside it, 8000 ports further on.
+    Beside,
 }
 
 /// A certificate for a server, and the root that its clients are to trust. Made on the fly, and gone with

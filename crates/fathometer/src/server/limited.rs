@@ -14,7 +14,7 @@ use super::probe::Ready;
 use super::processes::{Processes, Start};
 use super::program::{self, Place};
 pub use super::throttle::Throttle;
-use super::{Access, Installed, Scratch, ServerError};
+use super::{Access, Door, Installed, Scratch, ServerError};
 use crate::lab::Host;
 
 static OURS: OnceLock<PathBuf> = OnceLock::new();
@@ -29,6 +29,26 @@ pub fn serve_with(program: PathBuf) {
 #[derive(Debug)]
 pub struct Limited(Processes);
 
+/// What is started, and how it is reached.
+#[derive(Debug, Clone, Copy)]
+pub struct Service<'a> {
+    /// The server.
+    pub definition: &'a Definition,
+    /// Its program, where it is one.
+    pub installed: Option<&'a Installed>,
+    /// The folder that it serves.
+    pub root: &'a Path,
+    /// What limits its connections.
+    pub throttle: Throttle,
+    /// In the clear, or with TLS.
+    pub access: Access<'a>,
+    /// Whether our own origin speaks HTTP/3 beside the other protocols; other programs speak what their
+    /// definitions say.
+    pub http3: bool,
+    /// Which of the host's servers it is.
+    pub door: Door,
+}
+
 /// Starts a server in a host and a group, serving `root` in the clear, and waits until it answers.
 pub fn start(
     definition: &Definition,
@@ -38,36 +58,45 @@ pub fn start(
     root: &Path,
     throttle: Throttle,
 ) -> Result<Limited, ServerError> {
-    let access = Access::Clear;
-    start_with_access(
-        definition, installed, host, group, root, throttle, access, false,
-    )
+    let service = Service {
+        definition,
+        installed,
+        root,
+        throttle,
+        access: Access::Clear,
+        http3: false,
+        door: Door::Usual,
+    };
+    start_service(&service, host, group)
 }
 
-/// The same, in the clear or with TLS, with HTTP/3 beside the other protocols where our own origin is to
-/// speak it; other programs speak what their definitions say.
-#[expect(clippy::too_many_arguments, reason = "each is another thing to decide")]
-pub fn start_with_access(
-    definition: &Definition,
-    installed: Option<&Installed>,
+/// The same of any service.
+pub fn start_service(
+    service: &Service<'_>,
     host: &Host,
     group: &Group,
-    root: &Path,
-    throttle: Throttle,
-    access: Access<'_>,
-    http3: bool,
 ) -> Result<Limited, ServerError> {
+    let Service {
+        definition,
+        installed,
+        root,
+        throttle,
+        access,
+        http3,
+        door,
+    } = *service;
     let system = |doing: &str| {
         let doing = doing.to_owned();
         move |error| ServerError::System { doing, error }
     };
     let runtime = Scratch::new().map_err(system("make a temporary folder"))?;
-    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port());
+    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port_at(door));
     let place = Place {
         address,
         root,
         runtime: runtime.path(),
         access,
+        behind: program::behind_address(door),
     };
     let mut command = match (&definition.program, installed) {
         (Some(program), Some(installed)) => {

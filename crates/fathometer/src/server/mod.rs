@@ -25,7 +25,7 @@ use fathometer_sys::usage::ThreadClock;
 use fathometer_sys::{Clock, socket};
 use fathometer_tls::{ServerOptions, ServerSettings, SettingsError, Tickets};
 
-pub use self::credentials::{Access, Credentials};
+pub use self::credentials::{Access, Credentials, Door};
 use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded, Program};
 use self::probe::Ready;
 use self::processes::{Processes, Start};
@@ -445,6 +445,7 @@ fn start_program(
         root,
         runtime: runtime.path(),
         access,
+        behind: program::behind_address(Door::Usual),
     };
     let throttle = Throttle {
         // A page's connection serves as many as the cell says, not what the program has as a default.

@@ -7,10 +7,16 @@ use std::process::{Command, Stdio};
 
 use super::definition::{Definition, Program};
 use super::throttle::Throttle;
-use super::{Access, ServerError};
+use super::{Access, Door, ServerError};
 
-/// Where a program behind another one listens.
-const BEHIND: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8000);
+/// Where the program behind another one listens, of the server at a door.
+pub(super) fn behind_address(door: Door) -> SocketAddr {
+    let port = match door {
+        Door::Usual => 8000,
+        Door::Beside => 8001,
+    };
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
 
 /// A program that was found on this machine.
 #[derive(Debug, Clone)]
@@ -122,6 +128,7 @@ pub fn command(
         root,
         runtime,
         access: Access::Clear,
+        behind: behind_address(Door::Usual),
     };
     throttled_command(definition, program, installed, place, &throttle)
 }
@@ -133,6 +140,8 @@ pub(super) struct Place<'a> {
     pub root: &'a Path,
     pub runtime: &'a Path,
     pub access: Access<'a>,
+    /// Where the program behind it listens, if there is one.
+    pub behind: SocketAddr,
 }
 
 /// The command that starts a program in the foreground, with demands on its connections.
@@ -158,7 +167,7 @@ pub(super) fn throttled_command(
         None => own.command(),
         Some((behind, installed)) => {
             let program = behind.program.as_ref().expect("load checked it");
-            let (address, runtime) = (behind_address(), place.runtime.join("behind"));
+            let (address, runtime) = (place.behind, place.runtime.join("behind"));
             fs::create_dir(&runtime).map_err(system(format!("make {}", runtime.display())))?;
             // The program in front deals with TLS.
             let place = Place {
@@ -181,10 +190,6 @@ pub(super) fn throttled_command(
         .stdout(Stdio::null())
         .stderr(stderr);
     Ok(command)
-}
-
-fn behind_address() -> SocketAddr {
-    SocketAddr::from(BEHIND)
 }
 
 /// A program with its arguments and its environment.
@@ -306,9 +311,9 @@ fn words(
         ("modules", modules.unwrap_or_default()),
         ("user", installed.user.clone().unwrap_or_default()),
         ("group", installed.group.clone().unwrap_or_default()),
-        ("behind", behind_address().to_string()),
-        ("behind_address", BEHIND.0.to_string()),
-        ("behind_port", BEHIND.1.to_string()),
+        ("behind", place.behind.to_string()),
+        ("behind_address", place.behind.ip().to_string()),
+        ("behind_port", place.behind.port().to_string()),
     ]
     .map(|(word, value)| (word.to_owned(), value))
     .into();
@@ -387,6 +392,7 @@ mod tests {
                     root: Path::new("/srv/site"),
                     runtime: folder.path(),
                     access,
+                    behind: behind_address(Door::Usual),
                 };
                 let (installed, throttle) = (anywhere(None), Throttle::default());
                 let invocation =
@@ -416,6 +422,7 @@ mod tests {
             root: folder.path(),
             runtime: folder.path(),
             access: Access::Clear,
+            behind: behind_address(Door::Usual),
         };
         let throttle = Throttle {
             shed_above: Some(16),

@@ -39,7 +39,9 @@ impl Materials {
             eras.insert(name.clone(), Era::load(&name)?);
         }
         let mut servers = BTreeMap::new();
-        for name in levels("server") {
+        let names: BTreeSet<&str> = cells.iter().flat_map(Cell::servers).collect();
+        for name in names {
+            let name = name.to_owned();
             let definition = Definition::load(&name)?;
             let installed = definition.program.as_ref().and_then(server::find);
             servers.insert(name, (definition, installed));
@@ -55,26 +57,26 @@ impl Materials {
     pub(super) fn possible(&self, cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
         let mut missing: BTreeMap<&str, u32> = BTreeMap::new();
         let mut unable: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut can = |levels: &BTreeMap<String, String>| {
+            let (name, (definition, installed)) = self
+                .servers
+                .get_key_value(&levels["server"])
+                .expect("the servers of all cells were loaded");
+            if definition.program.is_some() && installed.is_none() {
+                *missing.entry(name).or_default() += 1;
+                return false;
+            }
+            let able = levels
+                .iter()
+                .all(|(factor, level)| definition.can(factor, level));
+            if !able {
+                *unable.entry(name).or_default() += 1;
+            }
+            able
+        };
         let kept = cells
             .into_iter()
-            .filter(|cell| {
-                let (name, (definition, installed)) = self
-                    .servers
-                    .get_key_value(cell.level("server"))
-                    .expect("the servers of all cells were loaded");
-                if definition.program.is_some() && installed.is_none() {
-                    *missing.entry(name).or_default() += 1;
-                    return false;
-                }
-                let able = cell
-                    .levels
-                    .iter()
-                    .all(|(factor, level)| definition.can(factor, level));
-                if !able {
-                    *unable.entry(name).or_default() += 1;
-                }
-                able
-            })
+            .filter(|cell| cell.asked().iter().all(&mut can))
             .collect();
         for (name, count) in missing {
             let package = self.servers[name]
@@ -101,11 +103,18 @@ pub(super) fn askable(cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
     let kept = cells
         .into_iter()
         .filter(|cell| {
-            let policy = cell.level("policy");
-            let Some(why) = policy.parse().ok().and_then(crate::load::cannot) else {
+            let policies = [
+                Some(cell.level("policy")),
+                cell.beside().map(|(policy, _)| policy),
+            ];
+            let refused = policies.into_iter().flatten().find_map(|policy| {
+                let why = policy.parse().ok().and_then(crate::load::cannot)?;
+                Some((policy.to_owned(), why))
+            });
+            let Some(refused) = refused else {
                 return true;
             };
-            *left_out.entry((policy.to_owned(), why)).or_default() += 1;
+            *left_out.entry(refused).or_default() += 1;
             false
         })
         .collect();

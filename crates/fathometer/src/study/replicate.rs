@@ -59,6 +59,8 @@ pub struct Setup<'a> {
     pub definition: &'a Definition,
     /// The server's program, where it is one.
     pub installed: Option<&'a Installed>,
+    /// The server of the load beside, where the cell has one, and its program.
+    pub beside: Option<(&'a Definition, Option<&'a Installed>)>,
     /// Its folder, made already.
     pub folder: &'a Path,
     /// The same relative to the run's folder.

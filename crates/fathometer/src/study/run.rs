@@ -381,7 +381,7 @@ fn info(
     planned: u32,
     clock: Clock,
 ) -> RunInfo {
-    let used: BTreeSet<&str> = cells.iter().map(|cell| cell.level("server")).collect();
+    let used: BTreeSet<&str> = cells.iter().flat_map(Cell::servers).collect();
     RunInfo {
         format: RunInfo::FORMAT,
         study: request.study.name.clone(),
@@ -553,6 +553,10 @@ impl Execution<'_> {
             era,
             definition,
             installed: installed.as_ref(),
+            beside: cell.beside().map(|(_, server)| {
+                let (definition, installed) = &self.materials.servers[server];
+                (definition, installed.as_ref())
+            }),
             folder: &folder,
             folder_name: folder_name.clone(),
         };

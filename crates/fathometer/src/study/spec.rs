@@ -242,6 +242,30 @@ impl Cell {
         self.levels.get(factor).map_or("", String::as_str)
     }
 
+    /// What is asked of the host at the same time, by its factor `beside`: a policy and a server, as in
+    /// `h2@nghttpd`. `None` for the level `none`, for one of another form, and without such a factor.
+    pub fn beside(&self) -> Option<(&str, &str)> {
+        self.level("beside").split_once('@')
+    }
+
+    /// The levels that each of its servers has to be able to do: its own, and those of the load beside.
+    pub fn asked(&self) -> Vec<BTreeMap<String, String>> {
+        let mut asked = vec![self.levels.clone()];
+        asked.extend(self.beside().map(|(policy, server)| {
+            let mut levels = self.levels.clone();
+            levels.insert("policy".to_owned(), policy.to_owned());
+            levels.insert("server".to_owned(), server.to_owned());
+            levels
+        }));
+        asked
+    }
+
+    /// Its servers.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        let beside = self.beside().map(|(_, server)| server);
+        std::iter::once(self.level("server")).chain(beside)
+    }
+
     /// A folder name for it: block and levels, fit for any file system.
     pub fn folder(&self) -> String {
         folder_of(&self.block, &self.key)
@@ -464,6 +488,36 @@ mod tests {
         assert_eq!(nagle.replicates, 3);
         assert_eq!(cells[0].key.level("nodelay"), None);
         assert_eq!(cells[0].level("nodelay"), "on");
+    }
+
+    #[test]
+    fn a_cell_with_a_load_beside_asks_two_servers_for_a_policy_each() {
+        let text = STUDY
+            .replace(
+                "nodelay = \"on\" }",
+                "nodelay = \"on\", beside = \"none\" }",
+            )
+            .replace(
+                "nodelay = [\"on\", \"off\"]",
+                "beside = [\"none\", \"h2@nghttpx\"]",
+            )
+            .replace("exclude_quick = [{ nodelay = \"on\" }]", "");
+        let cells = Study::parse(&text).unwrap().cells("quick").unwrap();
+        let [.., alone, beside] = cells.as_slice() else {
+            panic!("{cells:?}");
+        };
+        assert_eq!(alone.beside(), None);
+        assert_eq!(alone.asked(), [alone.levels.clone()]);
+        assert_eq!(beside.beside(), Some(("h2", "nghttpx")));
+        assert_eq!(
+            beside.servers().collect::<Vec<_>>(),
+            ["embedded", "nghttpx"]
+        );
+        let asked = beside.asked();
+        assert_eq!(asked[0]["policy"], "h1.1");
+        assert_eq!(asked[1]["policy"], "h2");
+        assert_eq!(asked[1]["server"], "nghttpx");
+        assert_eq!(asked[1]["path"], "lan");
     }
 
     #[test]

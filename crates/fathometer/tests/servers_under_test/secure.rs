@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use fathometer::server::definition::{Definition, Spoken};
-use fathometer::server::limited;
-use fathometer::server::{Access, Credentials, Throttle};
+use fathometer::server::limited::{self, Service};
+use fathometer::server::{Access, Credentials, Door, Throttle};
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
@@ -68,6 +68,11 @@ fn nghttpx_speaks_over_tls() {
     speaks_over_tls("nghttpx");
 }
 
+#[test]
+fn nghttpx_before_nghttpd_speaks_over_tls() {
+    speaks_over_tls("nghttpx-nghttpd");
+}
+
 /// Nothing else is asked of it than to begin.
 #[test]
 fn nghttpd_speaks_in_the_clear() {
@@ -102,18 +107,18 @@ fn speaks_over_tls(name: &str) {
     let names = ["www26.w3.org".to_owned(), address.to_string()];
     let credentials = Credentials::make(&names, unix_time).unwrap();
     let access = Access::Tls(&credentials);
-    let server = limited::start_with_access(
-        &definition,
-        installed.as_ref(),
-        &lab.server,
-        &group,
-        files.folder(),
-        Throttle::default(),
+    // Behind the second door, where a server stands beside another.
+    let service = Service {
+        definition: &definition,
+        installed: installed.as_ref(),
+        root: files.folder(),
+        throttle: Throttle::default(),
         access,
-        false,
-    )
-    .unwrap();
-    let there = SocketAddr::new(address, access.port());
+        http3: false,
+        door: Door::Beside,
+    };
+    let server = limited::start_service(&service, &lab.server, &group).unwrap();
+    let there = SocketAddr::new(address, access.port_at(service.door));
     let spoken = match &definition.program {
         Some(program) => program.speaks(true),
         None => &[Spoken::Http1, Spoken::Http2],

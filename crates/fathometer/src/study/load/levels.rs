@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fathometer_http::driver::{Policy, Protocol};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::SocketOptions;
 use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
@@ -18,6 +19,7 @@ use crate::lab::Side;
 use crate::load::{Limit, Options, Users};
 use crate::server::PORT;
 use crate::server::limited::Throttle;
+use crate::trial::Beside;
 
 /// How SURGE's users pause, and how many pages they ask for in a row (Barford and Crovella 1998).
 const SURGE_SESSIONS: Sessions = Sessions {
@@ -50,6 +52,8 @@ pub(super) struct Levels<'a> {
     pub(super) limits: GroupLimits,
     pub(super) throttle: Throttle,
     pub(super) initial_window: Option<u32>,
+    /// Whether clients connect by QUIC, of which the kernel knows no connections.
+    pub(super) is_quic: bool,
     /// Whether the host has in memory what fits before the load begins.
     pub(super) warm: bool,
     pub(super) load: Load,
@@ -107,6 +111,7 @@ impl<'a> Levels<'a> {
             },
             throttle,
             initial_window: number(cell, "initcwnd", "default")?,
+            is_quic: parsed::<Policy>(cell, "policy")?.protocol == Protocol::Http3,
             requests: number(cell, "requests", "none")?,
             warm: match cell.level("cache") {
                 "" => true,
@@ -142,6 +147,38 @@ impl<'a> Levels<'a> {
             limit: Limit::Exchanges(u64::from(pages)),
             ..self.options(setup, study, seed)?
         })
+    }
+
+    /// What is asked of the host at the same time: as many users as of the measured load, with a policy of
+    /// their own.
+    pub(super) fn beside<'s>(
+        &self,
+        setup: &Setup<'s>,
+        study: &Study,
+        seed: Seed,
+    ) -> Result<Option<Beside<'s>>, ReplicateError> {
+        let level = setup.cell.level("beside");
+        let asked = setup.cell.beside().zip(setup.beside);
+        let Some(((policy, _), (definition, installed))) = asked else {
+            return match level {
+                "" | "none" => Ok(None),
+                _ => {
+                    let known = "it can be none, or a policy and a server as in h2@nghttpd";
+                    Err(unknown("beside", level, known))
+                }
+            };
+        };
+        let policy: Policy = policy
+            .parse()
+            .map_err(|error| unknown("beside", level, &format!("{error}")))?;
+        Ok(Some(Beside {
+            definition,
+            installed,
+            load: Options {
+                policy,
+                ..self.options(setup, study, seed.stream("beside"))?
+            },
+        }))
     }
 
     /// The measured load.

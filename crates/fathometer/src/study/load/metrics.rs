@@ -2,6 +2,10 @@
 //!
 //! What the kernel or the trial does not tell is absent, never zero. Rates are of the measured window;
 //! states, as of memory, are those at its end unless they are called means.
+//!
+//! Where there are two loads at a time, what clients saw is of the cell's own load, and of the other under
+//! names that begin with `beside_`; what the host and the wire were seen to do is of both together, and so
+//! is what it comes to for each exchange. Memory is that of the first server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +14,7 @@ use fathometer_analysis::load::{Distribution, LoadResult, Window};
 use fathometer_analysis::packets::Class;
 use fathometer_model::{Bytes, Validity};
 use fathometer_sys::cgroup::Usage;
-use fathometer_sys::probe::{Network, Sample, Step};
+use fathometer_sys::probe::{Network, ProcessTree, Sample, Step};
 
 use super::super::spec::Load;
 use super::levels::Levels;
@@ -46,12 +50,14 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
     clients(&mut metrics, &measured.result);
     connections_of_clients(&mut metrics, &measured.result);
     heads_and_handshakes(&mut metrics, &measured.result.measured);
+    if !levels.is_quic {
+        metrics.put("connect_min_ms", quickest_connection(&measured.result));
+    }
+    if let Some(beside) = &measured.beside {
+        others(&mut metrics, beside);
+    }
     if let Some(packets) = &measured.packets {
-        on_the_wire(
-            &mut metrics,
-            packets,
-            measured.result.measured.ended.completed,
-        );
+        on_the_wire(&mut metrics, packets, completed(measured));
     }
     match measured.samples.between(measured.from, measured.to) {
         Some(step) => {
@@ -67,7 +73,11 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             processor(&mut metrics, &step, levels.quota(), &pace);
             memory_and_disk(&mut metrics, &step);
             network(&mut metrics, &step);
-            over_time(&mut metrics, measured, &step);
+            over_time(&mut metrics, measured);
+            if !levels.is_quic && measured.beside.is_none() {
+                // Tables of sockets have TCP's alone, and of whom they are they do not say.
+                connections_over_time(&mut metrics, measured, &step);
+            }
         }
         None => measured
             .validity
@@ -88,9 +98,45 @@ impl Pace {
         let seconds = measured.result.measured.duration.as_secs_f64();
         let packets = measured.packets.as_ref();
         Pace {
-            exchanges_per_s: measured.result.measured.ended.completed as f64 / seconds,
+            exchanges_per_s: completed(measured) as f64 / seconds,
             payload_per_s: packets.map(|packets| packets.total().payload.as_f64() / seconds),
         }
+    }
+}
+
+/// Exchanges that were completed in the measured window, of all loads.
+fn completed(measured: &Measured) -> u64 {
+    let results = [Some(&measured.result), measured.beside.as_ref()];
+    let windows = results.into_iter().flatten().map(|result| &result.measured);
+    windows.map(|window| window.ended.completed).sum()
+}
+
+/// The shortest time in which a connection of TCP was made, the warm-up included, in milliseconds: a round
+/// trip and nothing else.
+fn quickest_connection(result: &LoadResult) -> Option<f64> {
+    let windows = [Some(&result.measured), result.warm_up.as_ref()];
+    let shortest = windows
+        .into_iter()
+        .flatten()
+        .filter_map(|window| window.latency.connect.min())
+        .min()?;
+    Some(shortest.as_secs_f64() * 1e3)
+}
+
+/// What the clients of the load beside saw.
+fn others(metrics: &mut Metrics, result: &LoadResult) {
+    let mut own = Metrics::default();
+    clients(&mut own, result);
+    heads_and_handshakes(&mut own, &result.measured);
+    for name in [
+        "exchanges_per_s",
+        "response_mean_ms",
+        "response_p98_ms",
+        "page_mean_ms",
+        "error_pct",
+        "generator_busy_pct",
+    ] {
+        metrics.put(&format!("beside_{name}"), own.0.get(name).copied());
     }
 }
 
@@ -227,22 +273,34 @@ fn processor(metrics: &mut Metrics, step: &Step, quota: f64, pace: &Pace) {
         used.zip(pace.payload_per_s)
             .map(|(used, payload)| used * 1e3 / (payload / 1e6)),
     );
-    let Some(tree) = step.change.trees.first().and_then(Option::as_ref) else {
+    let servers: Option<Vec<&ProcessTree>> = step.change.trees.iter().map(Option::as_ref).collect();
+    let Some(servers) = servers.filter(|servers| !servers.is_empty()) else {
         return;
     };
-    metrics.put("cpu_server_process_pct", percent(tree.cpu));
+    let sum = |part: fn(&ProcessTree) -> Duration| -> Duration {
+        servers.iter().map(|server| part(server)).sum()
+    };
+    let (all, user, system) = (
+        sum(|server| server.cpu),
+        sum(|server| server.user),
+        sum(|server| server.system),
+    );
+    metrics.put("cpu_server_process_pct", percent(all));
     // Ticks of 10 ms tell the two parts of an exactly known sum apart.
-    let ticks = (tree.user + tree.system).as_secs_f64();
-    let part = |time: Duration| Some(percent(tree.cpu)? * time.as_secs_f64() / ticks);
-    metrics.put("cpu_server_user_pct", part(tree.user));
-    metrics.put("cpu_server_system_pct", part(tree.system));
+    let ticks = (user + system).as_secs_f64();
+    let part = |time: Duration| Some(percent(all)? * time.as_secs_f64() / ticks);
+    metrics.put("cpu_server_user_pct", part(user));
+    metrics.put("cpu_server_system_pct", part(system));
     // What the host used and its programs did not, is the receiving of packets.
-    let receiving = host.map(|cpu| cpu.total.saturating_sub(tree.cpu));
+    let receiving = host.map(|cpu| cpu.total.saturating_sub(all));
     metrics.put("cpu_interrupt_pct", receiving.and_then(percent));
-    let switches = tree.voluntary_switches.zip(tree.involuntary_switches);
+    let switches: Option<u64> = servers
+        .iter()
+        .map(|server| Some(server.voluntary_switches? + server.involuntary_switches?))
+        .sum();
     metrics.put(
         "context_switches_per_s",
-        switches.and_then(|(own, forced)| step.per_second(own + forced)),
+        switches.and_then(|switches| step.per_second(switches)),
     );
 }
 
@@ -327,7 +385,7 @@ fn network(metrics: &mut Metrics, step: &Step) {
 }
 
 /// Means and integrals of what is sampled.
-fn over_time(metrics: &mut Metrics, measured: &Measured, step: &Step) {
+fn over_time(metrics: &mut Metrics, measured: &Measured) {
     let (from, to) = (measured.from, measured.to);
     let mean = |figure: fn(&Sample) -> Option<f64>| measured.samples.mean_of(from, to, figure);
     metrics.put(
@@ -345,7 +403,25 @@ fn over_time(metrics: &mut Metrics, measured: &Measured, step: &Step) {
         "connections_time_wait_mean",
         mean(|sample| Some(host_network(sample)?.table.as_ref()?.time_wait as f64)),
     );
-    let established = mean(established);
+    metrics.put(
+        "connections_opening_mean",
+        mean(|sample| Some(host_network(sample)?.table.as_ref()?.syn_received as f64)),
+    );
+    metrics.put(
+        "connections_closing_mean",
+        mean(|sample| {
+            let table = host_network(sample)?.table.as_ref()?;
+            let ours = table.fin_wait_1 + table.fin_wait_2;
+            let theirs = table.close_wait + table.last_ack;
+            Some((ours + theirs + table.closing) as f64)
+        }),
+    );
+}
+
+/// How many connections there were and how long they lasted, of one load over TCP.
+fn connections_over_time(metrics: &mut Metrics, measured: &Measured, step: &Step) {
+    let (from, to) = (measured.from, measured.to);
+    let established = measured.samples.mean_of(from, to, established);
     metrics.put("connections_established_mean", established);
     metrics.put(
         "connection_seconds",

@@ -5,6 +5,7 @@
 //! a host can be limited in on this machine, and which cells that leaves out, is in `ability`.
 //!
 //! A replicate leaves in its folder, beside its line in the run: `load.json` (what the clients saw),
+//! `load-beside.json` (what those of another load at the same time saw, where the cell has one),
 //! `probes.ndjson` (every reading of the probes, one a line) and `windows.json` (how often a connection
 //! of the server was found with which congestion window in the measured window).
 
@@ -65,11 +66,15 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
             .then(|| levels.every_page_once(setup, shared.study, seed))
             .transpose()?,
         load: levels.options(setup, shared.study, seed)?,
+        beside: levels.beside(setup, shared.study, seed)?,
     }
     .run(&shared.building, shared.interrupted)?;
     write_files(setup.folder, &measured)?;
     let metrics = metrics::of(&mut measured, &levels);
-    metrics::judge(&measured.result, &levels.load, &mut measured.validity);
+    for result in [Some(&measured.result), measured.beside.as_ref()] {
+        let Some(result) = result else { continue };
+        metrics::judge(result, &levels.load, &mut measured.validity);
+    }
     Ok(Finished {
         record: ReplicateRecord {
             block: setup.cell.block.clone(),
@@ -97,8 +102,16 @@ struct WindowsFile<'a> {
 }
 
 fn write_files(folder: &Path, measured: &Measured) -> Result<(), WriteError> {
-    let summary = fathometer_analysis::load::Summary::of(&measured.result);
-    write(folder.join("load.json"), &summary.to_json())?;
+    let results = [
+        ("load.json", Some(&measured.result)),
+        ("load-beside.json", measured.beside.as_ref()),
+    ];
+    for (name, result) in results {
+        if let Some(result) = result {
+            let summary = fathometer_analysis::load::Summary::of(result);
+            write(folder.join(name), &summary.to_json())?;
+        }
+    }
     write_lines(&folder.join("probes.ndjson"), &measured.samples.readings)?;
     if let Some(windows) = windows_of(measured) {
         let file = WindowsFile {
