@@ -1,0 +1,170 @@
+//! What the study leucht15 shows and judges are cells that it runs: no curve, table or test of a claim waits
+//! for figures that never come.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use fathometer::data::embedded;
+use fathometer::study::spec::Study;
+use fathometer_analysis::claims;
+use fathometer_analysis::run::{Cell, Run, RunInfo};
+use fathometer_analysis::statistics::Bootstrap;
+use fathometer_analysis::study::{StudyData, StudySources};
+use fathometer_analysis::{sweep, tables};
+use fathometer_model::{PathCertificate, ReplicateRecord, Seed, Validity};
+
+fn file(name: &str) -> &'static str {
+    embedded(&format!("papers/leucht15/{name}")).unwrap()
+}
+
+fn design() -> Study {
+    Study::parse(file("study.toml")).unwrap()
+}
+
+fn data() -> StudyData {
+    StudyData::parse(StudySources {
+        tables: file("tables.toml"),
+        claims: file("claims.toml"),
+        figures: file("figures.csv"),
+    })
+    .unwrap()
+}
+
+/// A run in which every cell of a mode has every metric, all of them one.
+fn everything(mode: &str) -> Run {
+    let metrics: BTreeMap<String, f64> = data()
+        .metrics
+        .keys()
+        .map(|metric| (metric.clone(), 1.0))
+        .collect();
+    let cells = design().cells(mode).unwrap().into_iter().map(|cell| {
+        let record = |replicate| ReplicateRecord {
+            block: cell.block.clone(),
+            cell: cell.key.clone(),
+            replicate,
+            seed: 1,
+            order: 0,
+            started: 0.0,
+            metrics: metrics.clone(),
+            path: PathCertificate::default(),
+            validity: Validity::default(),
+            folder: cell.folder(),
+        };
+        Cell {
+            block: cell.block.clone(),
+            key: cell.key.clone(),
+            replicates: (0..2).map(record).collect(),
+        }
+    });
+    let info = serde_json::json!({
+        "format": RunInfo::FORMAT, "study": "leucht15", "title": "nothing was measured", "mode": mode,
+        "command": [], "version": "0", "machine": {}, "seed": 1, "started": 0.0,
+    });
+    Run {
+        folder: PathBuf::new(),
+        info: serde_json::from_value(info).unwrap(),
+        cells: cells.collect(),
+        plots: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+fn bootstrap() -> Bootstrap {
+    Bootstrap {
+        resamples: 10,
+        ..Bootstrap::new(Seed(1))
+    }
+}
+
+#[test]
+fn every_level_that_is_run_is_declared_where_it_is_shown() {
+    let data = data();
+    for mode in ["quick", "full"] {
+        for cell in design().cells(mode).unwrap() {
+            for (factor, level) in &cell.key.0 {
+                // Pages are asked for as they are, by clients that have seen nothing yet.
+                if ["coding", "visit"].contains(&factor.as_str()) {
+                    continue;
+                }
+                let known = data.factors.get(factor);
+                let known = known.unwrap_or_else(|| panic!("{factor} is not declared"));
+                assert!(known.levels.contains(level), "{factor} = {level}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_panel_of_every_curve_has_cells_and_one_for_each_point() {
+    let (run, data) = (everything("full"), data());
+    for curve in sweep::build(&run, &data, &bootstrap()) {
+        let remarks = curve.remarks();
+        assert!(remarks.is_empty(), "{}: {remarks:?}", curve.id);
+        for panel in &curve.panels {
+            assert!(!panel.lines.is_empty(), "{}: {}", curve.id, panel.title);
+        }
+    }
+}
+
+#[test]
+fn the_papers_figures_have_something_in_a_quick_run_too() {
+    let (run, data) = (everything("quick"), data());
+    let curves = sweep::build(&run, &data, &bootstrap());
+    let tables = tables::build(&run, &data, &bootstrap());
+    let curves = curves.iter().filter(|curve| curve.is_measured());
+    let tables = tables.iter().filter(|table| table.is_measured());
+    let shown: BTreeSet<&str> = curves
+        .map(|curve| curve.id.as_str())
+        .chain(tables.map(|table| table.id.as_str()))
+        .collect();
+    // Some of them are of two figures: response times, and rates beside them.
+    for id in [
+        "T2", "T3", "F2", "F3", "F5", "F7", "F9", "F11", "F13", "F14", "F15", "F16",
+    ] {
+        assert!(shown.contains(id), "{id} of {shown:?}");
+    }
+}
+
+#[test]
+fn published_figures_of_the_tables_stand_beside_measured_ones() {
+    let (run, data) = (everything("quick"), data());
+    let tables = tables::build(&run, &data, &bootstrap());
+    let published = |id: &str| -> Vec<f64> {
+        let table = tables.iter().find(|table| table.id == id).unwrap();
+        let data = table.rows.iter().flat_map(|row| row.data.iter().flatten());
+        data.filter_map(|datum| Some(datum.published?.value))
+            .collect()
+    };
+    assert_eq!(published("T2"), [55.0, 1.0]);
+    assert_eq!(published("T3"), [280.0, 150.0, 7.0, 0.3]);
+}
+
+#[test]
+fn every_test_of_every_claim_has_cells() {
+    let data = data();
+    for mode in ["quick", "full"] {
+        for claim in claims::judge(&everything(mode), &data, &bootstrap()) {
+            let era = &claim.eras[0];
+            let labels: BTreeSet<&str> = era.parts.iter().map(|p| p.label.as_str()).collect();
+            for label in labels {
+                let parts = || era.parts.iter().filter(|part| part.label == label);
+                // At the knee of a level line there is none.
+                let of_a_knee = parts().all(|part| part.kind == claims::Kind::Knee);
+                assert!(
+                    of_a_knee || parts().any(|part| part.value.is_some()),
+                    "{} in {mode}: {label}: {:?}",
+                    claim.id,
+                    parts().map(|part| &part.remark).collect::<Vec<_>>()
+                );
+                for part in parts() {
+                    assert!(
+                        !part.remark.contains("differ"),
+                        "{}: {}",
+                        claim.id,
+                        part.remark
+                    );
+                }
+            }
+        }
+    }
+}
