@@ -4,7 +4,7 @@
 //! what it does not hold, and decides what a request is answered with: which status, which fields,
 //! which octets of which representation. It serves files as they are and as they were coded in
 //! advance; it codes nothing on the fly, runs nothing and keeps no state between requests. Nothing is
-//! allocated for an answer.
+//! allocated for an answer, unless its content is made while it is sent.
 //!
 //! - [`target`]: forms of request targets, paths that cannot leave the root
 //! - [`conditions`]: entity tags, dates, preconditions
@@ -14,11 +14,13 @@
 //! - [`store`]: resources that the host looks up when they are asked for
 //! - [`companions`]: which files go with which page, for server push, Early Hints and packages
 //! - [`packages`]: all files of a page in one response
+//! - [`dynamic`]: content that is made while it is sent
 
 pub mod companions;
 pub mod conditions;
 pub mod date;
 pub mod dress;
+pub mod dynamic;
 pub mod encoding;
 mod index;
 pub mod packages;
@@ -37,6 +39,7 @@ use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
 use companions::{Companion, PageId, Plan, Table};
 use conditions::{Lines, Preconditions, Single, Validators, Verdict};
 use dress::{Dress, DressError, DressField, FieldValue};
+use dynamic::{Dynamic, DynamicError, Live};
 use index::{Index, RepresentationId};
 use packages::{Composed, Packager, Packages};
 use ranges::{ByteRange, Ranges, Selection};
@@ -63,6 +66,8 @@ pub struct OriginConfig {
     pub early_hints: Plan,
     /// Whether, and how, all files of a page are sent in one response to those who ask for that.
     pub packages: Packages,
+    /// Resources whose content is made for each request.
+    pub dynamic: Vec<Dynamic>,
 }
 
 /// Why an origin cannot be set up.
@@ -74,6 +79,9 @@ pub enum OriginError {
     /// The site.
     #[error("failed to index the site: {0}")]
     Site(#[from] SiteError),
+    /// A dynamic resource.
+    #[error(transparent)]
+    Dynamic(#[from] DynamicError),
 }
 
 /// A site ready to be served. Shared by all connections.
@@ -86,6 +94,7 @@ pub struct Origin {
     discard: Option<Box<[u8]>>,
     companions: Table,
     packager: Option<Box<Packager>>,
+    dynamic: Vec<Arc<Dynamic>>,
 }
 
 /// What of a request an origin looks at.
@@ -152,6 +161,8 @@ enum Subject {
     File(Selected),
     /// A package of files.
     Composed(Arc<Composed>),
+    /// What is made for the request.
+    Live(Live),
 }
 
 /// Where the octets of a representation are.
@@ -194,6 +205,8 @@ enum Content {
     Whole(Subject),
     Part(Subject, ByteRange),
     Parts(Subject, Box<Ranges>),
+    /// The whole, made while it is sent.
+    Flowing(Subject),
 }
 
 impl Origin {
@@ -241,6 +254,11 @@ impl Answer {
         }
     }
 
+    /// Whether it has content whose length nobody knows before its end: see [`Origin::flow`].
+    pub fn is_open(&self) -> bool {
+        matches!(self.content, Content::Flowing(_))
+    }
+
     /// Whether the content of the request would be taken, so that it is worth asking for.
     pub fn takes_content(&self) -> bool {
         !self.status.is_error()
@@ -272,6 +290,10 @@ impl Origin {
         store: Option<Box<dyn Store>>,
         config: OriginConfig,
     ) -> Result<Origin, OriginError> {
+        for dynamic in &config.dynamic {
+            dynamic.check()?;
+        }
+        let dynamic = config.dynamic.into_iter().map(Arc::new).collect();
         let mut origin = Origin {
             index: Index::new(site)?,
             store,
@@ -280,6 +302,7 @@ impl Origin {
             discard: config.discard.map(|path| path.into_bytes().into()),
             companions: Table::new(config.push, config.early_hints),
             packager: None,
+            dynamic,
         };
         origin.packager = Packager::new(config.packages, &origin).map(Box::new);
         if origin.store.is_none() {
@@ -387,6 +410,15 @@ impl Origin {
         {
             return answer;
         }
+        let dynamic = self.dynamic_at(path);
+        if let Some(dynamic) = dynamic.filter(|dynamic| dynamic.is_text()) {
+            let live = Subject::Live(Live::of_text(dynamic));
+            let negotiated = self
+                .packager
+                .as_ref()
+                .is_some_and(|packager| packager.is_planned(path));
+            return self.answer_subject(live, path, negotiated, request);
+        }
         let (source, file) = match (self.index.file(path), &self.store) {
             (Some(file), _) => (Source::Indexed(file), Some(file)),
             (None, None) => return Answer::refusal(Status::NOT_FOUND),
@@ -398,7 +430,6 @@ impl Origin {
                 Lookup::Overloaded => return Answer::refusal(Status::SERVICE_UNAVAILABLE),
             },
         };
-        let page = self.companions.find(path);
         let negotiated = self
             .packager
             .as_ref()
@@ -406,20 +437,41 @@ impl Origin {
                 Source::Indexed(file) => packager.is_page(*file),
                 Source::Stored(resource) => packager.may_be_page(path, resource),
             });
-        let mut answer = match request.method {
+        let subject = match dynamic {
+            None => Subject::File(self.select(source, request)),
+            Some(dynamic) => Subject::Live(Live::of_file(dynamic, self.plain(&source), self)),
+        };
+        let mut answer = self.answer_subject(subject, path, negotiated, request);
+        answer.file = file;
+        answer
+    }
+
+    /// Answers a request for what is at a path.
+    fn answer_subject(
+        &self,
+        subject: Subject,
+        path: &[u8],
+        negotiated: bool,
+        request: &Request<'_>,
+    ) -> Answer {
+        match request.method {
             Method::Get | Method::Head => {
-                let selected = self.select(source, request);
-                self.represent(Subject::File(selected), request)
+                let mut answer = self.represent(subject, request);
+                answer.negotiated = negotiated;
+                let is_whole = matches!(answer.content, Content::Whole(_) | Content::Flowing(_));
+                if request.method == Method::Get && is_whole {
+                    answer.page = self.companions.find(path);
+                }
+                answer
             }
             Method::Options => Answer::empty(Status::OK, Some(ALLOW_FILE)),
             _ => not_allowed(ALLOW_FILE),
-        };
-        answer.file = file;
-        answer.negotiated = negotiated && is_read;
-        if request.method == Method::Get && matches!(answer.content, Content::Whole(_)) {
-            answer.page = page;
         }
-        answer
+    }
+
+    /// What is dynamic at a canonical path.
+    fn dynamic_at(&self, path: &[u8]) -> Option<&Arc<Dynamic>> {
+        self.dynamic.iter().find(|dynamic| dynamic.is_at(path))
     }
 
     /// Answers a GET or HEAD for a representation.
@@ -434,6 +486,12 @@ impl Origin {
                     ..Answer::empty(Status::NOT_MODIFIED, None)
                 };
             }
+        }
+        if subject.is_open() {
+            return Answer {
+                content: Content::Flowing(subject),
+                ..Answer::empty(Status::OK, None)
+            };
         }
         let whole = of.length;
         let selection = match request.range.value() {
@@ -510,6 +568,7 @@ impl Origin {
         match subject {
             Subject::File(selected) => self.describe_selected(selected),
             Subject::Composed(composed) => composed.describe(),
+            Subject::Live(live) => live.describe(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::date::DateText;
 use super::dress::{FieldValue, Responses};
+use super::dynamic::has_no_tag;
 use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
 use super::{Answer, Content, Described, Origin, Selected, Subject};
@@ -87,6 +88,7 @@ impl Origin {
         sink: &mut impl FieldSink,
     ) {
         match (value, &answer.content, described) {
+            (FieldValue::ContentLength, ..) if answer.is_open() => {}
             (FieldValue::ContentLength, ..) if !answer.status.is_bodiless() => {
                 sink.field(name, Decimal::new(answer.length).as_bytes());
             }
@@ -122,6 +124,7 @@ impl Origin {
                     sink.field(name, modified.text);
                 }
             }
+            (FieldValue::ETag, _, Some(of)) if has_no_tag(&of.validators) => {}
             (FieldValue::ETag, _, Some(of)) if of.validators.weak => {
                 let mut text = FixedText::<20>::new();
                 text.push(b"W/").push(of.validators.etag);
@@ -148,13 +151,14 @@ impl Origin {
         }
     }
 
-    /// Writes the content of an answer, piece by piece; nothing where none is sent.
+    /// Writes the content of an answer, piece by piece; nothing where none is sent, or it is a
+    /// [flow](Origin::flow).
     pub fn write_content(&self, answer: &Answer, mut sink: impl FnMut(Segment<'_>)) {
         if answer.sent_length() == 0 {
             return;
         }
         match &answer.content {
-            Content::Empty | Content::NotModified(_) => {}
+            Content::Empty | Content::NotModified(_) | Content::Flowing(_) => {}
             Content::StatusText | Content::Unsatisfiable(_) => {
                 sink(Segment::Text(answer.status.line().as_bytes()));
                 sink(Segment::Text(b"\n"));
@@ -242,6 +246,16 @@ impl Subject {
         match self {
             Subject::File(selected) => sink(Segment::Body(selected, range)),
             Subject::Composed(composed) => composed.write(range, sink),
+            Subject::Live(_) => {}
+        }
+    }
+
+    /// Whether its content is made while it is sent.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Subject::File(_) => false,
+            Subject::Composed(composed) => composed.open().is_some(),
+            Subject::Live(_) => true,
         }
     }
 }
@@ -254,7 +268,8 @@ impl Content {
             | Content::NotModified(subject)
             | Content::Whole(subject)
             | Content::Part(subject, _)
-            | Content::Parts(subject, _) => Some(subject),
+            | Content::Parts(subject, _)
+            | Content::Flowing(subject) => Some(subject),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! octet, with the requests and connections that the paper counts.
 
 mod bundled;
+mod dynamic;
 mod multiplexed;
 mod world;
 

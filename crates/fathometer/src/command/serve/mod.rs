@@ -1,5 +1,6 @@
 //! `fathometer serve`: the origin on a real address.
 
+mod dynamic;
 mod http3;
 mod packages;
 mod protocols;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fathometer_http::h1::server::ServerConfig;
+use fathometer_http::origin::dynamic::Dynamic;
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Bytes, Instant, Seed};
 use fathometer_sys::{Clock, Interrupt, machine, sched};
@@ -95,6 +97,12 @@ pub struct ServeArguments {
     /// Serve at most so many connections at a time; others are reset
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shed_above: Option<u32>,
+    /// Make the content at a path anew for each request, in parts and without telling its size, as a program
+    /// would: PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE], as in
+    /// /feed.txt,parts=10,size=1k,every=200ms. Without a size of the parts it is that of the file at the path.
+    /// May be given several times
+    #[arg(long, value_name = "PATH,…", value_parser = dynamic::read)]
+    dynamic: Vec<Dynamic>,
     #[command(flatten)]
     packages: PackageArguments,
     #[command(flatten)]
@@ -238,6 +246,7 @@ fn origins(
         push,
         early_hints,
         packages: arguments.packages.packages()?,
+        dynamic: arguments.dynamic.clone(),
     };
     match (&arguments.site, &arguments.folder) {
         (Some(site), _) => {

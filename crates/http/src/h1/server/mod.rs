@@ -28,6 +28,7 @@
 //! differently are refused, and the connection is closed: see [`Refusal`].
 
 mod config;
+mod flowing;
 mod output;
 mod reading;
 mod refusal;
@@ -43,6 +44,7 @@ use std::time::Duration;
 
 use fathometer_model::{Bytes, FileId, Instant};
 
+use self::flowing::Flowing;
 use self::output::Output;
 use self::request::Version;
 use self::text::{TextLengths, Texts};
@@ -111,6 +113,8 @@ pub struct Connection {
     head_started: Option<Instant>,
     /// The request that is being worked on.
     work: Option<Work>,
+    /// The response of which not all is ready.
+    flowing: Option<Box<Flowing>>,
     output: Output,
     phase: Phase,
     close_reason: Option<CloseReason>,
@@ -211,6 +215,8 @@ enum Timeout {
     Hold,
     /// A request has been worked on.
     Work,
+    /// More of a response is ready.
+    Flow,
 }
 
 impl Connection {
@@ -224,6 +230,7 @@ impl Connection {
             head_end: HeadEnd::new(),
             head_started: None,
             work: None,
+            flowing: None,
             output: Output::default(),
             phase: Phase::Open,
             close_reason: None,
@@ -334,6 +341,7 @@ impl Connection {
             && matches!(self.reading, Reading::Head)
             && self.head_started.is_none()
             && self.work.is_none()
+            && self.flowing.is_none()
             && self.input.is_empty()
             && self.output.is_empty()
     }
@@ -362,6 +370,10 @@ impl Connection {
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Hold => self.release_all(now),
             Timeout::Work => self.process_input(now),
+            Timeout::Flow => {
+                self.flow_on(now);
+                self.process_input(now);
+            }
             Timeout::Send => {
                 self.stop(CloseReason::SendTimeout);
                 self.finish(Action::Abort);
@@ -409,7 +421,7 @@ impl Connection {
     /// which costs a packet, and a round trip where the congestion window is one segment.
     pub fn more_follows(&self) -> bool {
         self.phase == Phase::Open
-            && (self.close_reason.is_some() && self.output.offers_the_rest()
+            && (self.is_last() && self.output.offers_the_rest()
                 || self.output.file_follows(&self.origin))
     }
 
@@ -421,6 +433,16 @@ impl Connection {
         let was_congested = self.is_congested();
         self.last_output = now;
         self.output.transmitted(count);
+        self.note_handed_over(now);
+        if was_congested && !self.is_congested() {
+            self.flow_on(now);
+            self.process_input(now);
+        }
+        self.settle(now);
+    }
+
+    /// Notes the exchanges whose responses were handed over whole.
+    fn note_handed_over(&mut self, now: Instant) {
         while let Some(first) = self.outstanding.front()
             && first.end <= self.output.sent()
         {
@@ -431,10 +453,6 @@ impl Connection {
             self.events.push_back((served, first.text));
             self.outstanding.pop_front();
         }
-        if was_congested && !self.is_congested() {
-            self.process_input(now);
-        }
-        self.settle(now);
     }
 
     /// What is to be done with the transport, once.
@@ -460,6 +478,7 @@ impl Connection {
     /// served any further: its content is what was handed over. Asked for once, when all events were
     /// taken.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
+        self.cut_flow();
         let Outstanding { end, served, text } = self.outstanding.pop_front()?;
         self.outstanding.clear();
         let unsent = end - self.output.sent();
@@ -490,6 +509,11 @@ impl Connection {
         self.requests
     }
 
+    /// Whether what is queued is the last on this connection.
+    fn is_last(&self) -> bool {
+        self.close_reason.is_some() && self.flowing.is_none()
+    }
+
     fn is_congested(&self) -> bool {
         let most = self.config.limits.backlog.0;
         self.output.text_waiting() > most
@@ -514,6 +538,7 @@ impl Connection {
         if self.peer_finished
             && self.close_reason.is_none()
             && self.work.is_none()
+            && self.flowing.is_none()
             && !self.is_congested()
         {
             let between = self.input.is_empty() && matches!(self.reading, Reading::Head);
@@ -537,7 +562,7 @@ impl Connection {
             self.release_all(now);
         }
         match self.phase {
-            Phase::Open if self.close_reason.is_some() && self.output.is_empty() => {
+            Phase::Open if self.is_last() && self.output.is_empty() => {
                 if self.config.close == CloseManner::Full || self.peer_finished {
                     self.finish(Action::Close);
                 } else {
@@ -579,10 +604,11 @@ impl Connection {
             .is_released()
             .then(|| (self.last_output + limits.send, Timeout::Send));
         let working = self.work.map(|work| (work.until, Timeout::Work));
+        let flowing = self.flows_at().map(|at| (at, Timeout::Flow));
         let holding =
             (self.output.held() > 0).then(|| (self.last_input + limits.idle, Timeout::Hold));
         let reading = match (&self.reading, self.head_started) {
-            _ if self.is_congested() || self.work.is_some() => None,
+            _ if self.is_congested() || self.work.is_some() || self.flowing.is_some() => None,
             (Reading::Nothing | Reading::Upgraded, _) => None,
             (Reading::Body { .. }, _) => Some((self.last_input + limits.idle, Timeout::Body)),
             (Reading::Head, Some(started)) => Some((started + limits.header, Timeout::Head)),
@@ -596,7 +622,7 @@ impl Connection {
                 Some((since + patience, Timeout::Idle))
             }
         };
-        [sending, working, holding, reading]
+        [sending, working, flowing, holding, reading]
             .into_iter()
             .flatten()
             .min_by_key(|&(at, _)| at)

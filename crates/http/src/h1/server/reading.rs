@@ -27,7 +27,7 @@ impl Connection {
         while used < bytes.len() {
             let rest = &bytes[used..];
             let step = match self.reading {
-                Reading::Head if self.is_congested() => 0,
+                Reading::Head if self.is_congested() || self.flowing.is_some() => 0,
                 Reading::Head => self.read_head(rest, now),
                 Reading::Body { .. } => self.read_body(rest, now),
                 Reading::Upgraded => 0,

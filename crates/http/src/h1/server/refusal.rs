@@ -102,6 +102,9 @@ pub enum CloseReason {
     ClientFinished,
     /// The client closed its half within a request.
     ClientTruncated,
+    /// The end of the connection is that of the last response: its length was not known, and the client
+    /// does not know chunks.
+    EndsContent,
     /// This server does not keep connections.
     KeepAliveOff,
     /// The limit on requests of one connection was reached.

@@ -2,6 +2,7 @@
 
 use fathometer_model::{Bytes, Instant};
 
+use super::flowing::Flowing;
 use super::refusal::{CloseReason, Refusal};
 use super::request::Version;
 use super::text::TextLengths;
@@ -22,6 +23,8 @@ impl Connection {
             close
         } else if !exchange.persistent {
             Some(CloseReason::ClientAsked)
+        } else if exchange.answer.is_open() && exchange.version == Version::Http10 {
+            Some(CloseReason::EndsContent)
         } else if !self.config.keep_alive {
             Some(CloseReason::KeepAliveOff)
         } else if left == Some(0) {
@@ -45,7 +48,12 @@ impl Connection {
             (None, Version::Http11) => None,
         };
         let subject = (exchange.served, exchange.text);
-        self.queue(&exchange.answer, subject, connection, left, now);
+        let said = Said {
+            connection,
+            requests_left: left,
+            chunked: exchange.version == Version::Http11,
+        };
+        self.queue(&exchange.answer, subject, said, now);
         if let Some(reason) = reason {
             self.stop(reason);
         }
@@ -77,7 +85,12 @@ impl Connection {
             status: refusal.status().code(),
             ..served
         };
-        self.queue(&answer, (served, text), Some("close"), None, now);
+        let said = Said {
+            connection: Some("close"),
+            requests_left: None,
+            chunked: false,
+        };
+        self.queue(&answer, (served, text), said, now);
         self.stop(CloseReason::Refused(refusal));
     }
 
@@ -86,11 +99,12 @@ impl Connection {
         &mut self,
         answer: &Answer,
         (served, text): (Served, TextLengths),
-        connection: Option<&'static str>,
-        requests_left: Option<u32>,
+        said: Said,
         now: Instant,
     ) {
         self.requests += 1;
+        let flow = self.origin.flow(answer, now);
+        let chunked = said.chunked && flow.is_some();
         let (origin, dates) = (&self.origin, &mut self.dates);
         let idle = self.config.limits.keep_alive.as_secs();
         let before = self.output.queued();
@@ -100,14 +114,26 @@ impl Connection {
             text.extend_from_slice(b"\r\n");
             let mut head = Head {
                 text,
-                connection,
+                connection: said.connection,
                 idle,
-                requests_left,
+                requests_left: said.requests_left,
             };
             origin.write_fields(answer, origin.wall_clock(now), dates, &mut head);
+            if chunked {
+                head.field("Transfer-Encoding", b"chunked");
+            }
             text.extend_from_slice(b"\r\n");
         });
         let head = self.output.queued() - before;
+        if let Some(flow) = flow {
+            let served = Served {
+                head: served.head + Bytes(head),
+                ..served
+            };
+            let flowing = Flowing::new(flow, chunked, (served, text), now);
+            self.flowing = Some(Box::new(flowing));
+            return self.flow_on(now);
+        }
         let output = &mut self.output;
         origin.write_content(answer, |segment| match segment {
             Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
@@ -161,6 +187,17 @@ impl Connection {
             self.last_output = now;
         }
     }
+}
+
+/// What a head says of the connection and of how its content ends.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    /// The value of `Connection`.
+    connection: Option<&'static str>,
+    /// Requests that are still taken.
+    requests_left: Option<u32>,
+    /// Whether content of unknown length is chunked.
+    chunked: bool,
 }
 
 /// Writes fields as HTTP/1 does.

@@ -22,6 +22,7 @@
 mod allowance;
 mod config;
 mod events;
+mod flowing;
 mod fuzz;
 mod memory;
 mod output;
@@ -107,6 +108,8 @@ pub struct Connection {
     /// Requests that wait for their turn or are worked on, each with the time when it is done.
     working: VecDeque<(Slot, Instant)>,
     work_until: Instant,
+    /// Responses of which not all is ready, each with the time when there is more.
+    flowing: Vec<(Slot, Instant)>,
     output: Output,
     phase: Phase,
     leaving: Leaving,
@@ -215,6 +218,7 @@ impl Connection {
             early_priorities: VecDeque::new(),
             working: VecDeque::new(),
             work_until: now,
+            flowing: Vec::new(),
             output: Output::default(),
             phase: Phase::Open,
             leaving: Leaving::No,
@@ -369,6 +373,7 @@ impl Connection {
             self.text = Vec::new();
             self.early_priorities = VecDeque::new();
             self.working = VecDeque::new();
+            self.flowing = Vec::new();
             self.frames = VecDeque::new();
             self.outstanding.shrink_to_fit();
             self.events.shrink_to_fit();
@@ -472,6 +477,7 @@ impl Connection {
         self.close_reason = Some(reason);
         self.frame_started = None;
         self.working.clear();
+        self.flowing.clear();
         self.stalled = None;
     }
 
@@ -513,7 +519,8 @@ impl Connection {
                 self.leave(CloseReason::ClientFinished);
             }
             // Windows that are full now stay full.
-            let is_stuck = self.output.is_empty() && self.working.is_empty();
+            let is_stuck =
+                self.output.is_empty() && self.working.is_empty() && self.flowing.is_empty();
             if is_stuck && !self.streams.is_empty() {
                 self.stop(CloseReason::ClientTruncated);
             }

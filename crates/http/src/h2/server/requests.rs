@@ -337,6 +337,7 @@ impl Connection {
     pub(super) fn abandon(&mut self, slot: Slot, code: ErrorCode, past: Past) {
         self.unschedule(slot);
         self.working.retain(|&(other, _)| other != slot);
+        self.flowing.retain(|&(other, _)| other != slot);
         let stream = &mut self.streams[slot];
         if std::mem::take(&mut stream.blocked) {
             self.blocked -= 1;

@@ -29,11 +29,18 @@ impl Connection {
         let content = &mut stream.content;
         self.origin
             .write_content(answer, |segment| content.push(segment));
+        stream.flow = self.origin.flow(answer, now).map(Box::new);
+        if stream.flow.is_some() && !self.begin_flow(slot, now) {
+            return;
+        }
         self.heads_due += 1;
         if self.config.framing.heads == Heads::AtOnce {
             self.write_head(slot, now);
-            if self.streams[slot].content.left() == 0 {
-                return self.finish_stream(slot, 0);
+            let stream = &self.streams[slot];
+            match (stream.content.left(), &stream.flow) {
+                (0, None) => return self.finish_stream(slot, 0),
+                (0, Some(_)) => return,
+                _ => {}
             }
         }
         let stream = &mut self.streams[slot];
@@ -61,7 +68,8 @@ impl Connection {
 
     /// A response has its turn: its HEADERS, if they were not sent, and a DATA frame.
     fn turn(&mut self, slot: Slot, now: Instant) {
-        if self.streams[slot].progress == Progress::Ready {
+        let has_head = self.streams[slot].progress != Progress::Ready;
+        if !has_head {
             self.write_head(slot, now);
         }
         let stream = &self.streams[slot];
@@ -75,10 +83,12 @@ impl Connection {
             .min(self.send.available())
             .min(stream.send.available());
         let octets = u64::from(most).min(left) as u32;
-        if octets > 0 {
+        let is_last = left == u64::from(octets);
+        let is_done = is_last && stream.flow.is_none();
+        // Content that turns out to have ended leaves its end to be told alone.
+        if octets > 0 || is_done && has_head {
             self.write_data(slot, octets);
         }
-        let is_done = left == u64::from(octets);
         if self.config.framing.writes != Writes::Everything {
             self.output.end_write();
         }
@@ -88,6 +98,8 @@ impl Connection {
         if is_done {
             self.unschedule(slot);
             self.finish_stream(slot, octets);
+        } else if is_last {
+            self.unschedule(slot);
         } else if stream.send.available() == 0 {
             stream.blocked = true;
             self.blocked += 1;
@@ -105,11 +117,15 @@ impl Connection {
                 continue;
             }
             self.write_head(slot, now);
-            if self.streams[slot].content.left() == 0 {
+            let stream = &self.streams[slot];
+            if stream.content.left() > 0 {
+                place += 1;
+            } else if stream.flow.is_some() {
+                self.unschedule(slot);
+                place += 1;
+            } else {
                 self.unschedule(slot);
                 self.finish_stream(slot, 0);
-            } else {
-                place += 1;
             }
         }
     }
@@ -152,7 +168,7 @@ impl Connection {
             return;
         };
         let carrier = Carrier::Headers {
-            end_stream: stream.content.left() == 0,
+            end_stream: stream.content.left() == 0 && stream.flow.is_none(),
             dependency: None,
         };
         let second = self.origin.wall_clock(now);
@@ -225,7 +241,7 @@ impl Connection {
         let copied = self.config.framing.copied;
         let (origin, output) = (&self.origin, &mut self.output);
         let stream = &mut self.streams[slot];
-        let is_last = stream.content.left() == u64::from(octets);
+        let is_last = stream.content.left() == u64::from(octets) && stream.flow.is_none();
         output.write(|out| write::data_header(out, stream.id, octets, is_last));
         stream.content.take(octets.into(), |segment| match segment {
             Segment::Text(text) => output.write(|out| out.extend_from_slice(text)),

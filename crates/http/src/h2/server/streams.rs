@@ -9,6 +9,7 @@ use super::memory::Key;
 use crate::h2::StreamId;
 use crate::h2::flow::{ReceiveWindow, Window};
 use crate::h2::priority::Priority;
+use crate::origin::dynamic::Flow;
 use crate::origin::ranges::ByteRange;
 use crate::origin::{Answer, Segment, Selected};
 
@@ -16,6 +17,9 @@ use crate::origin::{Answer, Segment, Selected};
 const MOST_RESET_HERE: usize = 256;
 /// Streams that ended otherwise that are remembered.
 const MOST_ENDED: usize = 64;
+
+/// Text that was taken is dropped once there is this much of it.
+const COMPACT_AT: usize = 16 * 1024;
 
 /// A place in the table of open streams; used again when its stream has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub(super) struct Stream {
     pub answer: Option<Answer>,
     pub progress: Progress,
     pub content: Content,
+    /// What makes the content that is not there yet.
+    pub flow: Option<Box<Flow>>,
     pub priority: Priority,
     /// Whether it is in the schedule.
     pub scheduled: bool,
@@ -95,6 +101,10 @@ impl Content {
     pub fn push(&mut self, segment: Segment<'_>) {
         match segment {
             Segment::Text(octets) => {
+                if self.text_start >= COMPACT_AT || self.text_start == self.text.len() {
+                    self.text.drain(..self.text_start);
+                    self.text_start = 0;
+                }
                 self.text.extend_from_slice(octets);
                 self.left += octets.len() as u64;
                 match self.parts.back_mut() {
@@ -253,6 +263,7 @@ impl Streams {
         let id = stream.id;
         // What it refers to may be memory that others wait for.
         stream.answer = None;
+        stream.flow = None;
         stream.content.clear();
         let open = self.side_mut(id);
         if let Ok(place) = open.binary_search_by_key(&id, |&(id, _)| id) {
@@ -335,6 +346,7 @@ impl Stream {
             answer: None,
             progress: Progress::Reading,
             content: Content::default(),
+            flow: None,
             priority: Priority::default(),
             scheduled: false,
             blocked: false,

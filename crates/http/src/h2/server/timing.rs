@@ -25,6 +25,8 @@ enum Timeout {
     Linger,
     /// A request has been worked on.
     Work,
+    /// More of a response is ready.
+    Flow,
 }
 
 impl Connection {
@@ -40,6 +42,7 @@ impl Connection {
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Stall => self.judge_stall(now),
             Timeout::Work => {}
+            Timeout::Flow => self.flow_on(now),
             Timeout::Send => {
                 self.close_reason.get_or_insert(CloseReason::SendTimeout);
                 self.finish(Action::Abort);
@@ -117,6 +120,7 @@ impl Connection {
             .working
             .front()
             .map(|&(_, until)| (until, Timeout::Work));
+        let flow = self.flows_at().map(|at| (at, Timeout::Flow));
         let reading = if self.streams.is_empty() {
             let patience = match self.requests {
                 0 => limits.idle,
@@ -129,7 +133,7 @@ impl Connection {
             self.is_reading_content()
                 .then(|| (self.last_input + limits.idle, Timeout::Body))
         };
-        [sending, header, settings, stall, work, reading]
+        [sending, header, settings, stall, work, flow, reading]
             .into_iter()
             .flatten()
             .min_by_key(|&(at, _)| at)

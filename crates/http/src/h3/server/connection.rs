@@ -392,6 +392,7 @@ impl Connection {
         }
         if self.spare.len() < MOST_SPARE {
             open.output.clear();
+            open.flowing = None;
             self.spare.push(open);
         }
         self.leave();

@@ -127,20 +127,23 @@ impl Connection {
             return Some(self.last + self.config.limits.idle);
         }
         let streams = self.streams.iter();
-        let due = streams
-            .filter(|(_, stream)| !stream.working)
-            .map(|(_, stream)| self.deadline(stream));
+        let due = streams.filter_map(|(_, stream)| {
+            let deadline = self.deadline(stream).into_iter();
+            deadline.chain(stream.flows_at()).min()
+        });
         let work = self.working.front().map(|&(_, until)| until);
         due.chain(work).min()
     }
 
-    /// When the client has taken too long with a stream.
-    fn deadline(&self, stream: &Stream) -> Instant {
+    /// When the client has taken too long with a stream; `None` while it is this side that takes its time.
+    fn deadline(&self, stream: &Stream) -> Option<Instant> {
         let limits = &self.config.limits;
         match stream.expect {
-            _ if stream.ends => stream.active + limits.send,
-            Expect::Head => stream.started + limits.request,
-            _ => stream.active + limits.request,
+            _ if stream.working => None,
+            _ if stream.flowing.is_some() && stream.output.is_empty() => None,
+            _ if stream.ends || stream.flowing.is_some() => Some(stream.active + limits.send),
+            Expect::Head => Some(stream.started + limits.request),
+            _ => Some(stream.active + limits.request),
         }
     }
 
@@ -156,16 +159,18 @@ impl Connection {
             return;
         }
         self.finish_work(now);
+        self.flow_on(now);
         let mut late: Vec<RequestId> = Vec::new();
         for (request, stream) in self.streams.iter() {
-            if !stream.working && self.deadline(stream) <= now {
+            if self.deadline(stream).is_some_and(|at| at <= now) {
                 late.push(request);
             }
         }
         late.sort_unstable();
         for request in late {
             let stream = u64::from(request.0) * 4;
-            if self.streams.get(request).is_some_and(|open| open.ends) {
+            let answers = |open: &Stream| open.ends || open.flowing.is_some();
+            if self.streams.get(request).is_some_and(|open| answers(open)) {
                 self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
             } else {
                 self.refuse(request, Status::REQUEST_TIMEOUT, now);

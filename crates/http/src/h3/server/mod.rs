@@ -19,6 +19,7 @@
 
 mod config;
 mod connection;
+mod flowing;
 mod fuzz;
 mod lifetime;
 mod output;

@@ -7,6 +7,9 @@ use crate::h1::server::FilePart;
 use crate::origin::ranges::ByteRange;
 use crate::origin::{Octets, Origin, Selected};
 
+/// Text that was sent is dropped from the buffer once there is this much of it.
+const COMPACT_AT: usize = 16 * 1024;
+
 /// The output of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -65,6 +68,10 @@ impl Output {
 
     /// Queues what `write` appends to the buffer.
     pub fn push_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.text_start >= COMPACT_AT {
+            self.text.drain(..self.text_start);
+            self.text_start = 0;
+        }
         let before = self.text.len();
         write(&mut self.text);
         let length = self.text.len() - before;

@@ -3,6 +3,7 @@
 use fathometer_model::{Bytes, Instant};
 
 use super::connection::{CloseReason, Connection};
+use super::flowing::Flowing;
 use crate::client::RequestId;
 use crate::h3::frame::{self, FrameType};
 use crate::origin::{Answer, FieldSink, HopField, Segment, Status};
@@ -13,6 +14,7 @@ impl Connection {
     pub(super) fn refuse(&mut self, request: RequestId, status: Status, now: Instant) {
         if let Some(open) = self.streams.get_mut(request)
             && !open.ends
+            && open.flowing.is_none()
         {
             open.answer = Some(Answer::refusal(status));
             self.respond(request, now);
@@ -92,6 +94,9 @@ impl Connection {
             return;
         };
         open.served.exchange.status = answer.status().code();
+        let flow = origin.flow(&answer, now);
+        let is_whole = flow.is_none();
+        open.flowing = flow.map(|flow| Box::new(Flowing::new(flow, now)));
         let length = answer.sent_length();
         let waiting = open.output.text_waiting();
         if length > 0 {
@@ -107,11 +112,14 @@ impl Connection {
             open.served.exchange.body = Bytes(length);
             open.served.body_frames = Bytes(open.output.queued() - before);
         }
-        open.ends = true;
+        open.ends = is_whole;
         open.active = now;
         self.backlog += open.output.text_waiting() - waiting;
         self.requests += 1;
         self.schedule(request);
+        if !is_whole {
+            self.pull(request, now);
+        }
         if self.config.max_requests_per_connection == Some(self.requests) {
             self.leave_reason = CloseReason::RequestLimit;
             self.end(now);
@@ -138,7 +146,7 @@ impl Connection {
     }
 
     /// Lets a stream that has something to send take part.
-    fn schedule(&mut self, request: RequestId) {
+    pub(super) fn schedule(&mut self, request: RequestId) {
         if let Some(open) = self.streams.get_mut(request)
             && !open.scheduled
         {

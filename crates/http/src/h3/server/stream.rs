@@ -3,6 +3,7 @@
 use fathometer_model::Instant;
 
 use super::connection::Served;
+use super::flowing::Flowing;
 use super::output::Output;
 use crate::h3::Priority;
 use crate::h3::frame::Frames;
@@ -35,6 +36,8 @@ pub(super) struct Stream {
     /// Lengths of the texts kept of its request.
     pub text: [u32; 3],
     pub output: Output,
+    /// The response is being made.
+    pub flowing: Option<Box<Flowing>>,
     /// The response is queued whole.
     pub ends: bool,
     pub priority: Priority,
@@ -84,6 +87,7 @@ impl Stream {
             served: Served::unread(stream, now),
             text: [0; 3],
             output: Output::default(),
+            flowing: None,
             ends: false,
             priority: Priority::default(),
             has_priority: false,

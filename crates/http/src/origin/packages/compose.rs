@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use super::Format;
+use super::gather::{Gathered, LivePart};
 use crate::archive::{self, tar, zip};
 use crate::origin::conditions::{ETAG_LENGTH, Validators};
+use crate::origin::dynamic::{Packed, of_unknown_state};
 use crate::origin::index::{digest, etag_text};
 use crate::origin::ranges::ByteRange;
 use crate::origin::render::Segment;
 use crate::origin::store::{FileHandle, Resource, Store};
 use crate::origin::{Described, Octets, Origin, Selected};
-use crate::package::{Attributes, Checksum, Encoder, Entry, Limits, Piece as PackagePiece};
+use crate::package::{
+    Attributes, Checksum, Encoder, Entry, Limits, Piece as PackagePiece, Version,
+};
 use fathometer_model::Body;
 
 /// Octets of files that are read at a time.
@@ -27,6 +31,8 @@ pub(in crate::origin) struct Composed {
     text: Vec<u8>,
     pieces: Vec<Piece>,
     about: About,
+    /// Instead of pieces, where it is put together while it is sent.
+    open: Option<(Vec<Entry>, Vec<Packed>)>,
 }
 
 /// What is known of a package without its pieces.
@@ -84,6 +90,7 @@ impl Composed {
                 base: Arc::clone(base),
                 is_coded,
             },
+            open: None,
         };
         match format {
             Format::Package(_) => composed.package(origin, parts)?,
@@ -100,7 +107,66 @@ impl Composed {
             text: Vec::new(),
             pieces: vec![Piece::File(Selected::of_resource(whole), length)],
             about,
+            open: None,
         }
+    }
+
+    /// A package with something dynamic in it: of version 2, without a length or an entity tag. `None` as
+    /// with [`new`](Composed::new).
+    pub(super) fn of_open(origin: &Origin, gathered: &Gathered) -> Option<Composed> {
+        let room = gathered.parts.len() + gathered.live.len() + 1;
+        let (mut entries, mut contents) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        let push_live = |entries: &mut Vec<Entry>, part: &LivePart, critical| {
+            // What is of a file keeps its checksum: its octets are not looked at when they are sent.
+            let checksum = match part.live.file() {
+                Some(file) => Some(origin.checksum(file)?),
+                None => None,
+            };
+            entries.push(Entry {
+                name: part.name.to_string(),
+                size: None,
+                checksum,
+                media_type: Some(part.live.content_type().to_owned()),
+                attributes: attributes(part.live.content_type().as_bytes()),
+                critical,
+                ..Entry::default()
+            });
+            Some(Packed::Live(part.live.clone()))
+        };
+        if let Some(page) = &gathered.page {
+            contents.push(push_live(&mut entries, page, true)?);
+        }
+        for part in &gathered.parts {
+            let entry = entry(origin, part, true)?;
+            let length = entry.size.unwrap_or_default();
+            entries.push(entry);
+            contents.push(Packed::File(part.selected.clone(), length));
+        }
+        for part in &gathered.live {
+            contents.push(push_live(&mut entries, part, false)?);
+        }
+        // Whether it can be written shows here rather than when half of it was sent.
+        Encoder::new(Version::Two, entries.clone(), &Limits::default()).ok()?;
+        let of = of_unknown_state(b"");
+        Some(Composed {
+            text: Vec::new(),
+            pieces: Vec::new(),
+            about: About {
+                format: Format::Package(Version::Two),
+                length: 0,
+                etag: *of.validators.etag,
+                weak: of.validators.weak,
+                base: Arc::clone(&gathered.base),
+                is_coded: gathered.is_coded,
+            },
+            open: Some((entries, contents)),
+        })
+    }
+
+    /// The files of a package that is put together while it is sent, and where their contents are.
+    pub fn open(&self) -> Option<(&[Entry], &[Packed])> {
+        let (entries, contents) = self.open.as_ref()?;
+        Some((entries, contents))
     }
 
     /// What is known of it.
@@ -210,7 +276,7 @@ impl Composed {
         };
         let entries = parts
             .iter()
-            .map(|part| entry(origin, part, version == crate::package::Version::Two))
+            .map(|part| entry(origin, part, version == Version::Two))
             .collect::<Option<Vec<_>>>()?;
         let sizes: Vec<u64> = entries
             .iter()
@@ -316,13 +382,18 @@ fn entry(origin: &Origin, part: &Part, checked: bool) -> Option<Entry> {
         etag: Some(tag_text(&of.validators)),
         last_modified: of.validators.modified.map(|modified| modified.second),
         coding: of.coding.filter(|_| !part.kept),
-        attributes: Attributes {
-            binary: !of.content_type.starts_with(b"text/"),
-            ..Attributes::default()
-        },
+        attributes: attributes(of.content_type),
         critical: part.critical,
         kept: part.kept,
     })
+}
+
+/// What a file system is told of a file of this type.
+fn attributes(content_type: &[u8]) -> Attributes {
+    Attributes {
+        binary: !content_type.starts_with(b"text/"),
+        ..Attributes::default()
+    }
 }
 
 /// An entity tag as in its field.

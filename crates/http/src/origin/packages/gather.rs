@@ -6,6 +6,7 @@ use fathometer_model::Instant;
 
 use super::compose::{Part, tag_text};
 use super::group::{Group, INDEX, Member};
+use crate::origin::dynamic::Live;
 use crate::origin::store::Lookup;
 use crate::origin::target::encoded;
 use crate::origin::{Origin, Place, Request, Selected, Source};
@@ -15,9 +16,28 @@ use crate::package::have::Keys;
 pub(super) struct Gathered {
     /// Where the page is by itself; empty for a folder.
     pub base: Arc<str>,
+    /// The page, where that is dynamic.
+    pub page: Option<LivePart>,
     pub parts: Vec<Part>,
+    /// What is dynamic besides the page. It goes behind all files, which would wait for it else.
+    pub live: Vec<LivePart>,
     pub is_delta: bool,
     pub is_coded: bool,
+}
+
+impl Gathered {
+    /// Whether something in it is dynamic.
+    pub fn is_open(&self) -> bool {
+        self.page.is_some() || !self.live.is_empty()
+    }
+}
+
+/// A dynamic resource that goes into a package.
+#[derive(Debug)]
+pub(in crate::origin) struct LivePart {
+    /// Its name there.
+    pub name: Box<str>,
+    pub live: Live,
 }
 
 /// How files are looked up.
@@ -26,6 +46,8 @@ pub(super) struct Gathering<'a> {
     pub keys: Keys,
     /// The request that codings are chosen for; without, files go as they are.
     pub codings: Option<&'a Request<'a>>,
+    /// Whether what is dynamic goes in; it is left out else.
+    pub live: bool,
     /// Whether each file is to be looked at, however lately it was.
     pub anew: bool,
     pub now: Instant,
@@ -37,6 +59,7 @@ impl Gathering<'_> {
         Gathering {
             keys: Keys::default(),
             codings: None,
+            live: false,
             anew: false,
             now,
         }
@@ -60,11 +83,22 @@ impl Origin {
     ) -> Result<Gathered, Lacking> {
         let mut gathered = Gathered {
             base: Arc::from(""),
+            page: None,
             parts: Vec::with_capacity(1 + group.members.len()),
+            live: Vec::new(),
             is_delta: false,
             is_coded: false,
         };
-        if let Some(page) = self.source(&group.path, gathering)? {
+        if let Some(live) = self.live(&group.path, gathering)? {
+            let target = page_target(&group.path);
+            // A package begins with its page.
+            let member = Member::of_target(&target, true).filter(|_| gathering.live);
+            let Some(Member { name, .. }) = member else {
+                return Err(Lacking::None);
+            };
+            gathered.base = target.into();
+            gathered.page = Some(LivePart { name, live });
+        } else if let Some(page) = self.source(&group.path, gathering)? {
             let target = self.target_of(&page, &group.path);
             if let Some(member) = Member::of_target(&target, true) {
                 gathered.base = target.into();
@@ -72,12 +106,17 @@ impl Origin {
             }
         }
         for member in &group.members {
-            if let Some(source) = self.source(&member.path, gathering)? {
+            if let Some(live) = self.live(&member.path, gathering)? {
+                if gathering.live {
+                    let name = member.name.clone();
+                    gathered.live.push(LivePart { name, live });
+                }
+            } else if let Some(source) = self.source(&member.path, gathering)? {
                 let named = (member.name.clone(), member.critical);
                 self.add(&mut gathered, named, source, gathering);
             }
         }
-        match gathered.parts.is_empty() {
+        match gathered.parts.is_empty() && !gathered.is_open() {
             true => Err(Lacking::None),
             false => Ok(gathered),
         }
@@ -137,17 +176,33 @@ impl Origin {
         }
     }
 
+    /// What is dynamic at a canonical path; `None` when nothing is, or the file is missing that it is made
+    /// of.
+    pub(super) fn live(
+        &self,
+        path: &[u8],
+        gathering: &Gathering<'_>,
+    ) -> Result<Option<Live>, Lacking> {
+        let Some(dynamic) = self.dynamic_at(path) else {
+            return Ok(None);
+        };
+        if dynamic.is_text() {
+            return Ok(Some(Live::of_text(dynamic)));
+        }
+        let source = self.source(path, gathering)?;
+        Ok(source.map(|source| Live::of_file(dynamic, self.plain(&source), self)))
+    }
+
     /// How the file of a group's page is asked for by itself.
     fn target_of(&self, page: &Source, path: &[u8]) -> String {
         match page {
             Source::Indexed(file) => self.index.site().file(*file).path.clone(),
-            Source::Stored(_) if path.ends_with(b"/") => encoded(&[path, INDEX].concat()),
-            Source::Stored(_) => encoded(path),
+            Source::Stored(_) => page_target(path),
         }
     }
 
     /// The representation without a coding.
-    pub(super) fn plain(&self, source: &Source) -> Selected {
+    pub(in crate::origin) fn plain(&self, source: &Source) -> Selected {
         self.all(source)
             .next()
             .expect("the plain representation is always there")
@@ -168,5 +223,13 @@ impl Origin {
                 .map(|place| Selected(Place::Stored(Arc::clone(resource), place as u8)))
         });
         indexed.chain(stored)
+    }
+}
+
+/// How the page at a canonical path is asked for by itself.
+fn page_target(path: &[u8]) -> String {
+    match path.ends_with(b"/") {
+        true => encoded(&[path, INDEX].concat()),
+        false => encoded(path),
     }
 }

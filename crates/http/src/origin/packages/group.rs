@@ -172,7 +172,7 @@ impl Groups {
 }
 
 /// The file that a folder's path stands for.
-pub(super) const INDEX: &[u8] = b"index.html";
+pub(in crate::origin) const INDEX: &[u8] = b"index.html";
 
 /// Whether a page cannot be shown without it.
 fn is_critical(companion: &Companion) -> bool {

@@ -10,8 +10,9 @@
 //! what it has (`Package-Have`) gets a delta, composed likewise: files that it lacks, and entries without
 //! content for the others.
 //!
-//! What is not done: all members of a package are files, whose sizes are known. The origin runs nothing
-//! that could make content of unknown size.
+//! What is [dynamic](super::dynamic) has no size beforehand. Packages of version 2 that are composed on
+//! the fly have it among their files, behind those that need not be waited for; all others leave it
+//! out, and clients ask for it by itself.
 //!
 //! - `accept`: what a client wants
 //! - `group`: which files go into a package, in which order
@@ -33,6 +34,7 @@ use super::companions::Plan;
 use crate::package::Version;
 
 pub(super) use compose::Composed;
+pub(super) use group::INDEX;
 pub(super) use shelf::Packager;
 
 /// How an origin packages what it serves. By default it does not.

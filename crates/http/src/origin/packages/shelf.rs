@@ -124,6 +124,11 @@ impl Packager {
         self.sent.swap(0, Ordering::Relaxed)
     }
 
+    /// Whether a canonical path is that of a page or a folder that the plan or the site names.
+    pub fn is_planned(&self, path: &[u8]) -> bool {
+        self.groups.find(path).is_some()
+    }
+
     /// Whether a file of an indexed site can be had as a package.
     pub fn is_page(&self, file: FileId) -> bool {
         self.pages.get(file.0 as usize).copied().unwrap_or(false)
@@ -177,15 +182,21 @@ impl Origin {
             Some(format) => format,
             None => {
                 let gathering = Gathering::of_now(now);
-                let other = match self.source(&found.path, &gathering) {
-                    Ok(Some(page)) => {
+                let page = self.source(&found.path, &gathering);
+                let other = match (self.live(&found.path, &gathering), page) {
+                    (Ok(Some(live)), _) => {
+                        accept::quality_of(&request.accept, live.content_type().as_bytes())
+                    }
+                    (_, Ok(Some(page))) => {
                         let plain = self.plain(&page);
                         let content_type = self.describe_selected(&plain).content_type;
                         accept::quality_of(&request.accept, content_type)
                     }
                     // A folder has no other form.
-                    Ok(None) | Err(Lacking::None) => 0,
-                    Err(Lacking::Overloaded) => return Some(overloaded()),
+                    (Err(Lacking::Overloaded), _) | (_, Err(Lacking::Overloaded)) => {
+                        return Some(overloaded());
+                    }
+                    (_, Ok(None) | Err(Lacking::None)) => 0,
                 };
                 wishes.best(other)?
             }
@@ -299,11 +310,12 @@ impl Origin {
         };
         let on_the_fly = packager.options.making == Making::OnTheFly;
         if on_the_fly || !keys.is_empty() {
-            // Archives say nothing of codings, nor does version 1.
-            let codings = format == Format::Package(Version::Two) && on_the_fly;
+            // Archives say nothing of codings, nor does version 1, and all but version 2 need sizes.
+            let as_it_is = format == Format::Package(Version::Two) && on_the_fly;
             let gathering = Gathering {
                 keys,
-                codings: codings.then_some(request),
+                codings: as_it_is.then_some(request),
+                live: as_it_is,
                 ..Gathering::of_now(now)
             };
             let gathered = self.gather(found, &gathering)?;
@@ -421,9 +433,12 @@ impl Origin {
 
     fn compose(&self, gathered: &Gathered, format: Format) -> Result<Arc<Composed>, Lacking> {
         let (base, parts) = (&gathered.base, &gathered.parts);
-        Composed::new(self, format, base, parts, gathered.is_coded)
-            .map(Arc::new)
-            .ok_or(Lacking::None)
+        match gathered.is_open() {
+            true => Composed::of_open(self, gathered),
+            false => Composed::new(self, format, base, parts, gathered.is_coded),
+        }
+        .map(Arc::new)
+        .ok_or(Lacking::None)
     }
 
     /// The same package in one piece of memory.

@@ -1,0 +1,294 @@
+//! Responses whose content is made while it is sent.
+//!
+//! HTTP/1.1 sends what is ready as a chunk (RFC 9112 section 7.1), HTTP/1.0 ends the content with the
+//! connection. Requests behind wait until it has ended. While the client takes nothing, nothing is made.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::refusal::CloseReason;
+use super::text::TextLengths;
+use super::{Action, Connection, Outstanding, Served};
+use crate::origin::Segment;
+use crate::origin::dynamic::{Flow, Flowed, Ready};
+
+/// A response of which not all is ready.
+#[derive(Debug)]
+pub(super) struct Flowing {
+    flow: Flow,
+    chunked: bool,
+    /// When there is more.
+    next: Instant,
+    served: Served,
+    text: TextLengths,
+}
+
+impl Flowing {
+    /// A response whose head was queued at `now`.
+    pub(super) fn new(
+        flow: Flow,
+        chunked: bool,
+        (served, text): (Served, TextLengths),
+        now: Instant,
+    ) -> Flowing {
+        Flowing {
+            flow,
+            chunked,
+            next: now,
+            served,
+            text,
+        }
+    }
+}
+
+impl Connection {
+    /// Queues what is ready of the response that is being made, as long as the client takes it.
+    pub(super) fn flow_on(&mut self, now: Instant) {
+        while let Some(flowing) = &self.flowing
+            && flowing.next <= now
+            && !self.is_congested()
+            && let Some(mut flowing) = self.flowing.take()
+        {
+            let mut ready = Ready::default();
+            let flowed = flowing.flow.poll(now, |segment| ready.push(segment));
+            flowing.served.body += Bytes(ready.length());
+            self.queue_chunk(&ready, flowing.chunked);
+            match flowed {
+                Flowed::Until(next) => {
+                    flowing.next = next;
+                    self.flowing = Some(flowing);
+                }
+                Flowed::Whole => self.end_flow(flowing, now),
+                Flowed::Broken => {
+                    self.stop(CloseReason::ContentLost);
+                    self.finish(Action::Close);
+                }
+            }
+        }
+        self.release_all(now);
+    }
+
+    /// When there is more of a response that the client would take.
+    pub(super) fn flows_at(&self) -> Option<Instant> {
+        let flowing = self.flowing.as_ref()?;
+        (!self.is_congested()).then_some(flowing.next)
+    }
+
+    /// The record of a response that is not going to be whole.
+    pub(super) fn cut_flow(&mut self) {
+        if let Some(flowing) = self.flowing.take() {
+            let end = self.output.queued();
+            let Flowing { served, text, .. } = *flowing;
+            self.outstanding
+                .push_back(Outstanding { end, served, text });
+        }
+    }
+
+    fn queue_chunk(&mut self, ready: &Ready, framed: bool) {
+        // A chunk of nothing would be the last one.
+        if ready.length() == 0 {
+            return;
+        }
+        let output = &mut self.output;
+        if framed {
+            output.push_text(|text| {
+                use std::io::Write;
+                // Writing to a vector does not fail.
+                let _ = write!(text, "{:x}\r\n", ready.length());
+            });
+        }
+        ready.write(|segment| match segment {
+            Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
+            Segment::Body(body, range) => output.push_body(body, range),
+        });
+        if framed {
+            output.push_text(|text| text.extend_from_slice(b"\r\n"));
+        }
+    }
+
+    fn end_flow(&mut self, flowing: Box<Flowing>, now: Instant) {
+        if flowing.chunked {
+            self.output
+                .push_text(|text| text.extend_from_slice(b"0\r\n\r\n"));
+        }
+        if self.config.events {
+            let end = self.output.queued();
+            let Flowing { served, text, .. } = *flowing;
+            self.outstanding
+                .push_back(Outstanding { end, served, text });
+            // Without a last chunk its last octet may be gone already.
+            self.note_handed_over(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use fathometer_model::Site;
+
+    use super::super::tests::Host;
+    use super::super::{CloseReason, ServerConfig};
+    use super::*;
+    use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
+    use crate::h1::fields::Strictness;
+    use crate::origin::dynamic::Dynamic;
+    use crate::origin::{Origin, OriginConfig};
+
+    const GET: &str = "GET /feed HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    /// A server of three parts of so many octets, every tenth of a second.
+    fn host(part: u32) -> Host {
+        let dynamic = Dynamic {
+            path: "/feed".to_owned(),
+            content_type: None,
+            parts: 3,
+            part: Some(part),
+            first: Duration::from_millis(100),
+            every: Duration::from_millis(100),
+        };
+        let site = Site {
+            name: String::new(),
+            files: Vec::new(),
+            pages: Vec::new(),
+        };
+        let config = OriginConfig {
+            dynamic: vec![dynamic],
+            ..OriginConfig::default()
+        };
+        let origin = Arc::new(Origin::new(Arc::new(site), config).unwrap());
+        let config = Arc::new(ServerConfig {
+            events: true,
+            ..ServerConfig::default()
+        });
+        Host {
+            connection: Connection::new(origin, config, Instant::ZERO),
+            now: Instant::ZERO,
+            writes: Vec::new(),
+            actions: Vec::new(),
+            served: Vec::new(),
+        }
+    }
+
+    fn head_and_rest(output: &str) -> (&str, &str) {
+        output.split_once("\r\n\r\n").expect("a whole head")
+    }
+
+    #[test]
+    fn chunks_leave_as_they_are_ready() {
+        let mut host = host(50);
+        host.send(GET);
+        let output = host.output();
+        let (head, rest) = head_and_rest(&output);
+        assert!(head.contains("\r\nTransfer-Encoding: chunked"), "{head}");
+        assert!(!head.contains("Content-Length"), "{head}");
+        assert_eq!(rest, "", "the head does not wait for the content");
+        for part in 1..=3 {
+            assert_eq!(host.wait(), Duration::from_millis(100));
+            let last = String::from_utf8(host.writes.last().unwrap().clone()).unwrap();
+            let begin = format!("32\r\npart {part} of 3\n");
+            assert!(last.starts_with(&begin), "{last}");
+            assert_eq!(last.ends_with("\r\n0\r\n\r\n"), part == 3, "{last}");
+        }
+        assert_eq!(
+            (host.statuses(), host.served[0].body),
+            (vec![200], Bytes(150))
+        );
+        assert!(host.connection.is_idle());
+        let output = host.output();
+        let (_, rest) = head_and_rest(&output);
+        let mut decoder = ChunkedDecoder::new(Strictness::Strict, ChunkedLimits::default());
+        let (mut rest, mut octets) = (rest.as_bytes(), 0);
+        while !decoder.is_done() {
+            let decoded = decoder.decode(rest).unwrap();
+            octets += decoded.data.len();
+            rest = &rest[decoded.consumed..];
+        }
+        assert_eq!((octets, rest.len()), (150, 0));
+    }
+
+    #[test]
+    fn requests_behind_wait_and_are_answered() {
+        let mut host = host(50);
+        host.send(GET.to_owned() + "GET /none HTTP/1.1\r\nHost: h\r\n\r\n" + GET);
+        assert_eq!(host.output().matches("HTTP/1.1").count(), 1);
+        for _ in 0..6 {
+            assert_eq!(host.wait(), Duration::from_millis(100));
+        }
+        assert_eq!(host.statuses(), [200, 404, 200]);
+        // The client's end of its side ends nothing that is under way.
+        host.send(GET).eof();
+        for _ in 0..3 {
+            host.wait();
+        }
+        assert_eq!(host.statuses(), [200, 404, 200, 200]);
+        assert_eq!(
+            host.connection.close_reason(),
+            Some(CloseReason::ClientFinished)
+        );
+    }
+
+    #[test]
+    fn the_connection_ends_the_content_for_clients_that_know_no_chunks() {
+        let mut host = host(50);
+        host.send("GET /feed HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
+        for _ in 0..3 {
+            assert!(host.actions.is_empty());
+            host.wait();
+        }
+        let output = host.output();
+        let (head, rest) = head_and_rest(&output);
+        assert!(head.contains("\r\nConnection: close"), "{head}");
+        assert!(!head.contains("Transfer-Encoding"), "{head}");
+        assert_eq!(rest.len(), 150);
+        assert_eq!(host.actions, [Action::ShutdownWrite]);
+        assert_eq!(
+            host.connection.close_reason(),
+            Some(CloseReason::EndsContent)
+        );
+        assert_eq!(host.statuses(), [200]);
+    }
+
+    #[test]
+    fn nothing_is_made_while_the_client_takes_nothing() {
+        let mut host = host(100_000);
+        host.push(GET);
+        for _ in 0..3 {
+            host.now += Duration::from_millis(100);
+            host.connection.handle_timeout(host.now);
+        }
+        let waiting = host.connection.output.queued();
+        assert!((100_000..101_000).contains(&waiting), "{waiting}");
+        host.write(usize::MAX);
+        while host.statuses().is_empty() {
+            assert_eq!(host.wait(), Duration::ZERO);
+        }
+        assert_eq!(host.served[0].body, Bytes(300_000));
+    }
+
+    #[test]
+    fn a_head_has_no_content() {
+        let mut host = host(50);
+        host.send("HEAD /feed HTTP/1.1\r\nHost: h\r\n\r\n");
+        let output = host.output();
+        let (head, rest) = head_and_rest(&output);
+        assert!(
+            !head.contains("Transfer-Encoding") && rest.is_empty(),
+            "{output}"
+        );
+        assert_eq!(host.statuses(), [200]);
+        assert!(host.connection.is_idle());
+    }
+
+    #[test]
+    fn what_was_cut_short_is_told_with_what_was_sent() {
+        let mut host = host(50);
+        host.send(GET);
+        host.wait();
+        host.connection.handle_failure();
+        let (served, _) = host.connection.cut_short(host.now).unwrap();
+        assert_eq!((served.status, served.body), (200, Bytes(50)));
+        assert!(host.connection.cut_short(host.now).is_none());
+    }
+}

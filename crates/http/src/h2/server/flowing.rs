@@ -1,0 +1,105 @@
+//! Responses whose content is made while it is sent.
+
+use fathometer_model::Instant;
+
+use super::Connection;
+use super::streams::{Past, Progress, Slot};
+use crate::h2::error::ErrorCode;
+use crate::h2::frame::write;
+use crate::origin::dynamic::Flowed;
+
+/// With so many octets of a response waiting to be made into frames, no more of its content is made.
+const ENOUGH_WAITING: u64 = 64 * 1024;
+
+impl Connection {
+    /// Begins with the content of a response whose flow was just set; false when that cannot be made.
+    pub(super) fn begin_flow(&mut self, slot: Slot, now: Instant) -> bool {
+        match self.pull(slot, now) {
+            Flowed::Until(next) => self.flowing.push((slot, next)),
+            Flowed::Whole => {}
+            Flowed::Broken => {
+                self.break_flow(slot);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Goes on with all responses of which more is ready.
+    pub(super) fn flow_on(&mut self, now: Instant) {
+        let mut place = 0;
+        while let Some(&(slot, next)) = self.flowing.get(place) {
+            if next > now || !self.takes_more(slot) {
+                place += 1;
+                continue;
+            }
+            match self.pull(slot, now) {
+                Flowed::Until(next) => {
+                    self.flowing[place].1 = next;
+                    self.resume(slot);
+                    place += 1;
+                }
+                Flowed::Whole => {
+                    self.flowing.remove(place);
+                    self.resume(slot);
+                }
+                // It leaves the list as it is given up.
+                Flowed::Broken => self.break_flow(slot),
+            }
+        }
+    }
+
+    /// When there is more of a response that may be made.
+    pub(super) fn flows_at(&self) -> Option<Instant> {
+        let flowing = self.flowing.iter();
+        let taken = flowing.filter(|&&(slot, _)| self.takes_more(slot));
+        taken.map(|&(_, next)| next).min()
+    }
+
+    fn takes_more(&self, slot: Slot) -> bool {
+        self.streams[slot].content.left() < ENOUGH_WAITING
+    }
+
+    /// Takes what is ready of a response.
+    fn pull(&mut self, slot: Slot, now: Instant) -> Flowed {
+        let stream = &mut self.streams[slot];
+        let (flow, content) = (&mut stream.flow, &mut stream.content);
+        let Some(making) = flow else {
+            return Flowed::Whole;
+        };
+        loop {
+            match making.poll(now, |segment| content.push(segment)) {
+                Flowed::Until(next) if next <= now && content.left() < ENOUGH_WAITING => {}
+                Flowed::Whole => {
+                    *flow = None;
+                    return Flowed::Whole;
+                }
+                flowed => return flowed,
+            }
+        }
+    }
+
+    /// A response that had nothing to send has something again, or has ended.
+    fn resume(&mut self, slot: Slot) {
+        let stream = &mut self.streams[slot];
+        let waits = stream.progress == Progress::Sending && !stream.scheduled && !stream.blocked;
+        let has_something = stream.content.left() > 0 || stream.flow.is_none();
+        if !waits || !has_something {
+            return;
+        }
+        if stream.content.left() > 0 && stream.send.available() == 0 {
+            stream.blocked = true;
+            self.blocked += 1;
+        } else {
+            stream.scheduled = true;
+            self.schedule.add(stream.id, slot, stream.priority);
+        }
+    }
+
+    /// The rest of a response cannot be made.
+    fn break_flow(&mut self, slot: Slot) {
+        let (id, code) = (self.streams[slot].id, ErrorCode::INTERNAL_ERROR);
+        self.output.write(|out| write::reset(out, id, code));
+        self.abandon(slot, code, Past::ResetHere);
+    }
+}

@@ -1,0 +1,104 @@
+//! Responses whose content is made while it is sent: a DATA frame for what is ready.
+
+use fathometer_model::{Bytes, Instant};
+
+use super::connection::Connection;
+use super::stream::Stream;
+use crate::client::RequestId;
+use crate::h3::ErrorCode;
+use crate::h3::frame::{self, FrameType};
+use crate::origin::Segment;
+use crate::origin::dynamic::{Flow, Flowed, Ready};
+
+/// With so many octets of a response waiting to be sent, no more of its content is made.
+const ENOUGH_WAITING: u64 = 64 * 1024;
+
+/// Content that is not all ready.
+#[derive(Debug)]
+pub(super) struct Flowing {
+    flow: Flow,
+    /// When there is more.
+    next: Instant,
+}
+
+impl Flowing {
+    pub fn new(flow: Flow, now: Instant) -> Flowing {
+        Flowing { flow, next: now }
+    }
+}
+
+impl Stream {
+    /// When there is more of its content that may be made.
+    pub fn flows_at(&self) -> Option<Instant> {
+        let flowing = self.flowing.as_ref()?;
+        let waiting = self.output.queued() - self.output.sent();
+        (waiting < ENOUGH_WAITING).then_some(flowing.next)
+    }
+}
+
+impl Connection {
+    /// Goes on with all responses of which more is ready.
+    pub(super) fn flow_on(&mut self, now: Instant) {
+        let is_due = |stream: &Stream| stream.flows_at().is_some_and(|at| at <= now);
+        let streams = self.streams.iter();
+        let mut due: Vec<RequestId> = streams
+            .filter(|(_, stream)| is_due(stream))
+            .map(|(request, _)| request)
+            .collect();
+        due.sort_unstable();
+        for request in due {
+            self.pull(request, now);
+        }
+    }
+
+    /// Queues what is ready of a response.
+    pub(super) fn pull(&mut self, request: RequestId, now: Instant) {
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        let (waiting, was_empty) = (open.output.text_waiting(), open.output.is_empty());
+        let mut broken = false;
+        while open.flows_at().is_some_and(|at| at <= now)
+            && let Some(flowing) = &mut open.flowing
+        {
+            let mut ready = Ready::default();
+            match flowing.flow.poll(now, |segment| ready.push(segment)) {
+                Flowed::Until(next) => flowing.next = next,
+                Flowed::Whole => {
+                    open.flowing = None;
+                    open.ends = true;
+                }
+                Flowed::Broken => {
+                    open.flowing = None;
+                    broken = true;
+                }
+            }
+            if ready.length() > 0 {
+                let before = open.output.queued();
+                let output = &mut open.output;
+                output.push_text(|text| {
+                    frame::write_header(FrameType::DATA, ready.length(), text);
+                });
+                ready.write(|segment| match segment {
+                    Segment::Text(octets) => {
+                        output.push_text(|text| text.extend_from_slice(octets));
+                    }
+                    Segment::Body(body, range) => output.push_body(body, range),
+                });
+                open.served.exchange.body += Bytes(ready.length());
+                open.served.body_frames += Bytes(open.output.queued() - before);
+            }
+        }
+        if was_empty {
+            // The time that the client has to take something starts when there is something to take.
+            open.active = now;
+        }
+        self.backlog += open.output.text_waiting() - waiting;
+        if broken {
+            let stream = u64::from(request.0) * 4;
+            self.break_off(request, stream, ErrorCode::INTERNAL_ERROR, now);
+        } else {
+            self.schedule(request);
+        }
+    }
+}

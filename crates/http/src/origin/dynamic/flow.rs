@@ -1,0 +1,309 @@
+//! The content of one response, as it becomes ready.
+
+use std::io::Write;
+
+use fathometer_model::Instant;
+
+use super::Live;
+use crate::origin::ranges::ByteRange;
+use crate::origin::render::Segment;
+use crate::origin::{Answer, Content, Origin, Selected, Subject};
+use crate::package::{Encoder, Entry, Limits, Piece, Version};
+
+/// Content that is made while it is sent.
+#[derive(Debug)]
+pub struct Flow {
+    /// When the request came: all that is dynamic in it starts then.
+    start: Instant,
+    source: Source,
+    /// The part of text that was made last.
+    text: Vec<u8>,
+}
+
+/// How far a flow is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flowed {
+    /// There is more at this time. It may have come already: whoever holds what was handed over until the
+    /// client takes it asks again when there is room.
+    Until(Instant),
+    /// That was all.
+    Whole,
+    /// The rest cannot be made.
+    Broken,
+}
+
+/// What of a flow is ready, for protocols that say its length in front of it.
+#[derive(Debug, Default)]
+pub(crate) struct Ready {
+    text: Vec<u8>,
+    pieces: Vec<ReadyPiece>,
+    length: u64,
+}
+
+#[derive(Debug)]
+enum ReadyPiece {
+    /// The next octets of the text.
+    Text(usize),
+    Body(Selected, ByteRange),
+}
+
+#[derive(Debug)]
+enum Source {
+    Live(Running),
+    Package(Box<Packing>),
+}
+
+/// A dynamic resource of which some parts were handed over.
+#[derive(Debug)]
+struct Running {
+    live: Live,
+    /// Parts handed over.
+    done: u32,
+}
+
+/// A package that is put together while it is sent.
+#[derive(Debug)]
+struct Packing {
+    encoder: Encoder,
+    contents: Vec<Packed>,
+    /// The member whose parts are handed over at the moment.
+    running: Option<Running>,
+}
+
+/// The content of a file in such a package.
+#[derive(Debug, Clone)]
+pub(in crate::origin) enum Packed {
+    /// Of so many octets, whose checksum its entry has.
+    File(Selected, u64),
+    Live(Live),
+}
+
+/// A part that is ready.
+enum Part {
+    /// Text, in the room that was given for it.
+    Text,
+    File(Selected, ByteRange),
+    /// There are no octets for it.
+    Empty,
+}
+
+impl Origin {
+    /// The content of an answer to a request that came at `now`, where that is made while it is sent;
+    /// [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers, and where
+    /// no content is sent.
+    pub fn flow(&self, answer: &Answer, now: Instant) -> Option<Flow> {
+        let Content::Flowing(subject) = &answer.content else {
+            return None;
+        };
+        if answer.head_only {
+            return None;
+        }
+        let source = match subject {
+            Subject::Live(live) => Source::Live(Running::new(live)),
+            Subject::Composed(composed) => {
+                let (entries, contents) = composed.open()?;
+                Source::Package(Box::new(Packing::new(entries.to_vec(), contents.to_vec())?))
+            }
+            Subject::File(_) => return None,
+        };
+        Some(Flow {
+            start: now,
+            source,
+            text: Vec::new(),
+        })
+    }
+}
+
+impl Flow {
+    /// Hands over what is ready at `now`: at most one part of text at a time, which is to be kept until
+    /// the client takes it, and as much as there is of what lies in files.
+    pub fn poll(&mut self, now: Instant, mut sink: impl FnMut(Segment<'_>)) -> Flowed {
+        let (start, text) = (self.start, &mut self.text);
+        match &mut self.source {
+            Source::Live(running) => running.poll(start, now, text, &mut sink),
+            Source::Package(packing) => packing
+                .poll(start, now, text, &mut sink)
+                .unwrap_or(Flowed::Broken),
+        }
+    }
+}
+
+impl Ready {
+    /// Adds what a flow hands over.
+    pub fn push(&mut self, segment: Segment<'_>) {
+        match segment {
+            Segment::Text(octets) => {
+                self.text.extend_from_slice(octets);
+                self.pieces.push(ReadyPiece::Text(octets.len()));
+                self.length += octets.len() as u64;
+            }
+            Segment::Body(body, range) => {
+                self.pieces.push(ReadyPiece::Body(body.clone(), range));
+                self.length += range.length();
+            }
+        }
+    }
+
+    /// Its octets.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Hands it over again.
+    pub fn write(&self, mut sink: impl FnMut(Segment<'_>)) {
+        let mut rest = &self.text[..];
+        for piece in &self.pieces {
+            match piece {
+                ReadyPiece::Text(length) => {
+                    let (octets, after) = rest.split_at(*length);
+                    rest = after;
+                    sink(Segment::Text(octets));
+                }
+                ReadyPiece::Body(body, range) => sink(Segment::Body(body, *range)),
+            }
+        }
+    }
+}
+
+impl Running {
+    fn new(live: &Live) -> Running {
+        Running {
+            live: live.clone(),
+            done: 0,
+        }
+    }
+
+    /// When the next part is ready; `None` when there is none.
+    fn due(&self, start: Instant) -> Option<Instant> {
+        let dynamic = &self.live.dynamic;
+        (self.done < dynamic.parts).then(|| start + dynamic.ready(self.done))
+    }
+
+    fn next(&mut self, text: &mut Vec<u8>) -> Part {
+        let (dynamic, part) = (&self.live.dynamic, self.done);
+        self.done += 1;
+        if let Some((file, length)) = &self.live.file {
+            let place = |part: u32| {
+                let place = u128::from(*length) * u128::from(part) / u128::from(dynamic.parts);
+                // No more than the length.
+                place as u64
+            };
+            let range = ByteRange {
+                first: place(part),
+                end: place(part + 1),
+            };
+            return match range.length() {
+                0 => Part::Empty,
+                _ => Part::File(file.clone(), range),
+            };
+        }
+        write_text(part + 1, dynamic.parts, dynamic.part.unwrap_or(1), text);
+        Part::Text
+    }
+
+    fn poll(
+        &mut self,
+        start: Instant,
+        now: Instant,
+        text: &mut Vec<u8>,
+        sink: &mut impl FnMut(Segment<'_>),
+    ) -> Flowed {
+        while let Some(due) = self.due(start) {
+            if due > now {
+                return Flowed::Until(due);
+            }
+            match self.next(text) {
+                Part::Empty => {}
+                Part::File(file, range) => sink(Segment::Body(&file, range)),
+                Part::Text => {
+                    sink(Segment::Text(text));
+                    return self.due(start).map_or(Flowed::Whole, Flowed::Until);
+                }
+            }
+        }
+        Flowed::Whole
+    }
+}
+
+impl Packing {
+    fn new(entries: Vec<Entry>, contents: Vec<Packed>) -> Option<Packing> {
+        Some(Packing {
+            encoder: Encoder::new(Version::Two, entries, &Limits::default()).ok()?,
+            contents,
+            running: None,
+        })
+    }
+
+    /// `None` when the package cannot be completed.
+    fn poll(
+        &mut self,
+        start: Instant,
+        now: Instant,
+        text: &mut Vec<u8>,
+        sink: &mut impl FnMut(Segment<'_>),
+    ) -> Option<Flowed> {
+        loop {
+            let entry = match self.encoder.next() {
+                None => return Some(Flowed::Whole),
+                Some(Piece::Octets(octets)) => {
+                    sink(Segment::Text(octets));
+                    continue;
+                }
+                Some(Piece::Content { entry, .. }) => entry,
+            };
+            match self.contents.get(entry)? {
+                Packed::File(file, length) => {
+                    let framing = self.encoder.content_passed(*length).ok()?;
+                    let whole = ByteRange {
+                        first: 0,
+                        end: *length,
+                    };
+                    sink(Segment::Text(&framing));
+                    sink(Segment::Body(file, whole));
+                    self.encoder.end_of_content().ok()?;
+                }
+                Packed::Live(live) => {
+                    let running = self.running.get_or_insert_with(|| Running::new(live));
+                    let Some(due) = running.due(start) else {
+                        self.encoder.end_of_content().ok()?;
+                        self.running = None;
+                        continue;
+                    };
+                    if due > now {
+                        return Some(Flowed::Until(due));
+                    }
+                    match running.next(text) {
+                        Part::Empty => {}
+                        Part::File(file, range) => {
+                            let framing = self.encoder.content_passed(range.length()).ok()?;
+                            sink(Segment::Text(&framing));
+                            sink(Segment::Body(&file, range));
+                        }
+                        Part::Text => {
+                            let framing = self.encoder.content(text).ok()?;
+                            sink(Segment::Text(&framing));
+                            sink(Segment::Text(text));
+                            return Some(Flowed::Until(running.due(start).unwrap_or(now)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes a part of text of exactly so many octets: which it is, and lines of digits.
+fn write_text(part: u32, parts: u32, octets: u32, text: &mut Vec<u8>) {
+    const LINE: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789\n";
+    let octets = octets as usize;
+    text.clear();
+    // Writing to a vector does not fail.
+    let _ = writeln!(text, "part {part} of {parts}");
+    while text.len() < octets {
+        text.extend_from_slice(LINE);
+    }
+    text.truncate(octets);
+    if let Some(last) = text.last_mut() {
+        *last = b'\n';
+    }
+}
