@@ -98,6 +98,9 @@ impl QuicTransport {
     }
 
     fn take_requests(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
+        while let Some((request, failure)) = driver.take_cancelled(id) {
+            self.client.http().cancel(request, failure, now);
+        }
         while self.client.http_ref().can_request()
             && let Some(request) = driver.take_request(id)
         {

@@ -19,6 +19,16 @@ impl PageDriver {
         }
     }
 
+    /// The next request that the host is to give up on a connection of HTTP/3, with the failure that its
+    /// machine reports then.
+    pub fn take_cancelled(&mut self, conn: ConnectionId) -> Option<(RequestId, Failure)> {
+        let link = self.links.get_mut(conn.0 as usize)?;
+        match link.is_live() {
+            true => link.machine.hosted_mut()?.take_cancelled(),
+            false => None,
+        }
+    }
+
     /// Says what a request that was taken is on the wire, or why it could not be made.
     pub fn handle_queued(
         &mut self,

@@ -43,6 +43,8 @@ pub(super) struct Link {
     pub(super) holds_base: bool,
     /// Not to be pipelined on before its first answer.
     pub(super) cautious: bool,
+    /// Whether a response on it was given up for what it said: no reason to mistrust another connection.
+    pub(super) gives_up: bool,
     /// What is left to do when the machine's last octets have been handed over.
     pub(super) parting: Option<Action>,
     pub(super) record: ConnectionRecord,
@@ -150,6 +152,7 @@ impl PageDriver {
             holds_primary: false,
             holds_base: false,
             cautious: self.distrust,
+            gives_up: false,
             parting: None,
             record: ConnectionRecord {
                 connection: place as u32,
@@ -186,7 +189,7 @@ impl PageDriver {
         let link = &mut self.links[place];
         self.distrust = match reason {
             CloseReason::ServerEarly => ended,
-            CloseReason::Failed(_) => true,
+            CloseReason::Failed(_) if !link.gives_up => true,
             _ => self.distrust,
         };
         if ended {

@@ -43,6 +43,8 @@ pub(super) struct Hosted {
     /// Requests asked and not done with.
     owed: BTreeSet<RequestId>,
     first_unsent: RequestId,
+    /// Requests that the host is to give up, each with the failure to report.
+    cancelled: VecDeque<(RequestId, Failure)>,
     status: u16,
     fields: FieldBlock,
     /// Why it is at its end, and what becomes of what it owes.
@@ -58,6 +60,7 @@ impl Hosted {
             next: RequestId(0),
             owed: BTreeSet::new(),
             first_unsent: RequestId(0),
+            cancelled: VecDeque::new(),
             status: 0,
             fields: FieldBlock::default(),
             end: None,
@@ -68,6 +71,11 @@ impl Hosted {
     /// The next request to be made.
     pub(super) fn take(&mut self) -> Option<HostedRequest> {
         self.waiting.pop_front().filter(|_| self.end.is_none())
+    }
+
+    /// The next request to be given up.
+    pub(super) fn take_cancelled(&mut self) -> Option<(RequestId, Failure)> {
+        self.cancelled.pop_front().filter(|_| self.end.is_none())
     }
 
     pub(super) fn handle_sent(&mut self, first_unsent: RequestId) {
@@ -196,7 +204,8 @@ impl Machine {
     }
 
     pub(super) fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
-        own!(self, own => own.cancel(request, failure, now), _hosted => {});
+        own!(self, own => own.cancel(request, failure, now),
+            hosted => hosted.cancelled.push_back((request, failure)));
     }
 
     pub(super) fn held(&self) -> Bytes {

@@ -3,6 +3,9 @@
 //! While a bundle is under way nothing that it may bring is asked for. When it is over, for good or ill,
 //! what the page needs and it did not bring is asked for singly. Files that it brings before anything
 //! names them are kept like pushes: they count when they are named.
+//!
+//! The rest of a bundle that is broken is of no use. Where requests have streams of their own its stream
+//! is reset; else its connection is given up when the rest would take longer than another one.
 
 use fathometer_model::{Delivery, Failure, Instant, Outcome};
 
@@ -16,7 +19,10 @@ use super::options::Visit;
 use super::page::PageDriver;
 use super::reader::{Member, Piece, Reader, WholeArchive};
 use super::retrieval::BundleAnswer;
-use crate::client::Head;
+use crate::client::{Head, RequestId};
+
+/// Octets that arrive on a new connection in one round trip (RFC 6928).
+const FIRST_WINDOW: f64 = 14_600.0;
 
 /// How far the request for all files at once has come.
 #[derive(Debug)]
@@ -51,6 +57,10 @@ pub(super) struct Arriving {
     members: Vec<String>,
     /// Files with content, so far.
     files: u64,
+    /// Octets of all of it, where the response tells.
+    length: Option<u64>,
+    /// Octets that have come.
+    received: u64,
 }
 
 impl Arriving {
@@ -66,6 +76,8 @@ impl Arriving {
             current: None,
             members: Vec::new(),
             files: 0,
+            length: head.content_length(),
+            received: 0,
         }
     }
 }
@@ -103,7 +115,9 @@ impl PageDriver {
                 let coding = head.content_encoding().unwrap_or("identity");
                 if !coding.eq_ignore_ascii_case("identity") {
                     let reason = format!("the whole of it has content coding {coding}");
+                    let arriving = Arriving::new(bundle, head, begun);
                     self.break_bundle(Failure::BadResponse, reason, now);
+                    self.give_up_rest(exchange, &arriving, now);
                     return Some(Meaning::BrokenBundle(Failure::BadResponse));
                 }
                 let arriving = Arriving::new(bundle, head, begun);
@@ -127,13 +141,47 @@ impl PageDriver {
         let Some(mut arriving) = self.take_arriving() else {
             return;
         };
+        arriving.received += bytes.len() as u64;
         match self.read(&mut arriving, bytes, now, now) {
             Ok(()) => self.bundling = Bundling::Arriving(arriving),
             Err(reason) => {
                 let failure = Failure::BadResponse;
                 self.exchanges[exchange].meaning = Meaning::BrokenBundle(failure);
                 self.break_bundle(failure, reason, now);
+                self.give_up_rest(exchange, &arriving, now);
             }
+        }
+    }
+
+    /// Does not read the rest of a bundle that is broken, where that is cheaper than reading it.
+    fn give_up_rest(&mut self, exchange: usize, arriving: &Arriving, now: Instant) {
+        let place = self.exchanges[exchange].record.connection as usize;
+        let link = &mut self.links[place];
+        let asked = link.exchanges.iter();
+        let Some(request) = asked.rev().position(|&other| other == exchange) else {
+            return;
+        };
+        let request = RequestId((link.exchanges.len() - 1 - request) as u32);
+        let is_cheaper = match arriving.length {
+            _ if link.multiplexes() => true,
+            None => true,
+            Some(length) => {
+                // At the pace so far, against the handshakes of another connection and as long again
+                // for its slow start. Before there is a pace, a window comes in as long as a handshake.
+                let left = length.saturating_sub(arriving.received) as f64;
+                let established = link.record.established.unwrap_or(link.record.opened);
+                let handshake = established.since(link.record.opened).as_secs_f64();
+                let taken = now.since(arriving.begun).as_secs_f64();
+                let rest = match arriving.received {
+                    received if received > 0 && taken > 0.0 => taken * left / received as f64,
+                    _ => handshake * left / FIRST_WINDOW,
+                };
+                rest > 2.0 * handshake
+            }
+        };
+        if is_cheaper {
+            link.gives_up = true;
+            link.machine.cancel(request, Failure::BadResponse, now);
         }
     }
 

@@ -246,3 +246,42 @@ fn lists_come_whole_by_every_policy() {
         assert_eq!(count(&again.retrieval, Delivery::Current), 20, "{policy}");
     }
 }
+
+#[test]
+fn a_bundle_that_is_broken_is_not_read_to_its_end() {
+    let (mut site, list) = folder();
+    let list = Arc::new(list);
+    // What the folder answers calls itself a package and is none.
+    site.files.push(File {
+        path: list.folder.clone(),
+        content_type: "application/vnd.fathometer.object-package;version=2".into(),
+        body: vec![b'x'; 3_000_000].into(),
+        encoded: Vec::new(),
+        last_modified: 784_111_777,
+    });
+    let origin = crate::world::origin(site);
+    for (policy, connections) in [
+        ("h1.1-package", 2),
+        ("h2c-package", 1),
+        ("h1.0-package", 21),
+    ] {
+        let setting = Setting {
+            options: Options {
+                list: Some(Arc::clone(&list)),
+                ..Options::default()
+            },
+            ..Setting::new(policy, Visit::First)
+        };
+        let retrieval = retrieve(&origin, setting, ValidatorCache::new()).retrieval;
+        assert_eq!(retrieval.failures, [], "{policy}");
+        assert!(
+            matches!(retrieval.bundle, Some(BundleAnswer::Broken { .. })),
+            "{policy}: {:?}",
+            retrieval.bundle
+        );
+        assert_eq!(count(&retrieval, Delivery::Singly), 20, "{policy}");
+        let read = retrieval.exchanges[0].response_body.0;
+        assert!(read < 200_000, "{policy}: {read}");
+        assert_eq!(retrieval.connections.len(), connections, "{policy}");
+    }
+}

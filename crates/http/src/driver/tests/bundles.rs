@@ -463,6 +463,8 @@ fn a_damaged_package_leaves_what_was_whole() {
     let style = octets.windows(300).position(|here| here == [b'a'; 300]);
     octets[style.unwrap() + 100] = b'b';
     let mut script = script("package", Visit::First, ValidatorCache::new());
+    // With so long a handshake nobody gives the connection up.
+    script.now += Duration::from_secs(10);
     script.connect(0);
     script.read(&response(content_type, &octets), 70);
     assert_eq!(script.serve_singly(0), "/a.css /b.gif /c.gif");
@@ -478,6 +480,46 @@ fn a_damaged_package_leaves_what_was_whole() {
     assert_eq!(usable(&retrieval)[0], ("/index", Delivery::Bundled));
     assert!(retrieval.milestones.page_complete.is_some());
     assert!(retrieval.cache.bundle("/index").is_none());
+}
+
+#[test]
+fn the_rest_of_a_broken_bundle_is_read_only_where_that_is_quicker() {
+    let (content_type, mut octets) = bundle("h1.1-package");
+    let style = octets.windows(300).position(|here| here == [b'a'; 300]);
+    octets[style.unwrap() + 100] = b'b';
+    let response = response(content_type, &octets);
+    // The package takes seconds; another connection a hundredth of one, or an hour.
+    for (handshake, is_given_up) in [(0.01, true), (3600.0, false)] {
+        let mut script = script("package", Visit::First, ValidatorCache::new());
+        script.now += Duration::from_secs_f64(handshake);
+        script.connect(0);
+        for part in response.chunks(40) {
+            script.now += Duration::from_millis(200);
+            let conn = ConnectionId(0);
+            script.driver.handle_data(conn, part, script.now);
+        }
+        let actions = script.actions();
+        let conn = match is_given_up {
+            true => {
+                assert_eq!(actions, "connect 0, abort 0, connect 1");
+                script.driver.handle_connected(ConnectionId(1), script.now);
+                1
+            }
+            false => {
+                assert_eq!(actions, "connect 0");
+                0
+            }
+        };
+        assert_eq!(script.serve_singly(conn), "/a.css /b.gif /c.gif");
+        script.eof(conn);
+        let retrieval = script.end();
+        assert_eq!(retrieval.failures, []);
+        let bad = Outcome::Failed(Failure::BadResponse);
+        assert_eq!(outcomes(&retrieval)[0], ("/index", bad));
+        assert_eq!(usable(&retrieval)[0], ("/index", Delivery::Bundled));
+        let read = retrieval.exchanges[0].response_body.0;
+        assert_eq!(read < octets.len() as u64, is_given_up, "{read}");
+    }
 }
 
 #[test]
