@@ -51,7 +51,8 @@ fn connections_that_outlive_the_window_have_their_part_of_it() {
     let server = Server::start(|_| Answer::Whole(100));
     let mut options = options(&server, session(1e6, 5 * MILLI));
     options.users = Users::closed(3);
-    options.warm_up = 300 * MILLI;
+    // Connecting takes no time to speak of.
+    options.warm_up = 1000 * MILLI;
     options.limit = Limit::Time(200 * MILLI);
     let result = carry_out(options);
     adds_up(&result);
@@ -156,31 +157,39 @@ fn a_connection_that_was_idle_for_too_long_is_closed_before_it_is_used_again() {
         (arrivals(20.0, 4), 10 * MILLI, 6),
         (arrivals(20.0, 4), Duration::from_secs(100), 1),
     ] {
-        let server = Server::start(|_| Answer::Whole(100));
-        let plan = match users {
-            Users::Closed { .. } => session(1e6, pause),
-            Users::Open { .. } => single(),
-        };
-        let mut options = options(&server, plan);
-        options.users = users;
-        options.keep_alive = Some(keep_alive);
-        options.limit = Limit::Exchanges(6);
-        let result = carry_out(options);
-        adds_up(&result);
-        let counts = &result.measured.counts;
-        assert_eq!((counts.completed, counts.retried), (6, 0));
-        assert_eq!(server.accepted(), connections);
-        assert_eq!(counts.connects, connections);
-        let found = &result.measured.connections;
-        if connections > 1 {
-            assert!(found.closed_by_client >= connections - 1, "{found:?}");
-            assert!(found.idle >= 5 * keep_alive, "{found:?}");
-            assert!(found.life.max().unwrap() >= keep_alive);
-        }
-        // The time that connecting takes is the user's.
-        let queue = &result.measured.latency.queue;
-        let queued = queue.quantile(1.0).unwrap();
-        assert!(queued >= result.measured.latency.connect.min().unwrap());
+        // Arrivals that a busy machine holds up come together, and find other connections than they
+        // would have.
+        in_a_quiet_moment(40 * MILLI, || {
+            let server = Server::start(|_| Answer::Whole(100));
+            let plan = match users {
+                Users::Closed { .. } => session(1e6, pause),
+                Users::Open { .. } => single(),
+            };
+            let mut options = options(&server, plan);
+            options.users = users.clone();
+            options.keep_alive = Some(keep_alive);
+            options.limit = Limit::Exchanges(6);
+            let result = carry_out(options);
+            adds_up(&result);
+            let counts = &result.measured.counts;
+            assert_eq!((counts.completed, counts.retried), (6, 0));
+            assert_eq!(counts.connects, server.accepted());
+            if matches!(users, Users::Open { .. }) && counts.connects != connections {
+                return Err(format!("{} connections", counts.connects));
+            }
+            assert_eq!(counts.connects, connections);
+            let found = &result.measured.connections;
+            if connections > 1 {
+                assert!(found.closed_by_client >= connections - 1, "{found:?}");
+                assert!(found.idle >= 5 * keep_alive, "{found:?}");
+                assert!(found.life.max().unwrap() >= keep_alive);
+            }
+            // The time that connecting takes is the user's.
+            let queue = &result.measured.latency.queue;
+            let queued = queue.quantile(1.0).unwrap();
+            assert!(queued >= result.measured.latency.connect.min().unwrap());
+            Ok(())
+        });
     }
 }
 

@@ -3,11 +3,15 @@
 mod connections;
 mod frames_server;
 mod multiplexed;
+#[path = "../support/nobody.rs"]
+mod nobody;
+#[path = "../support/quiet.rs"]
+mod quiet;
 mod server;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use fathometer::load::{Limit, Live, Options, Phase, Recorder, RecorderError, Users, run};
@@ -19,6 +23,8 @@ use fathometer_workload::distribution::Law;
 use fathometer_workload::plan::{
     Choice, PageId, Pages, Plan, Script, Sessions, Target, TargetId, Weights,
 };
+use nobody::Nobody;
+use quiet::{below, in_a_quiet_moment, near};
 use server::{Answer, Seen, Server};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -183,27 +189,43 @@ fn a_page_is_its_base_first_and_then_the_rest_as_the_policy_says() {
 
 #[test]
 fn a_member_is_asked_for_when_the_one_that_names_it_is_complete() {
-    let server = Server::start(|seen| {
-        // The style sheet is slow: what it names must not come before it.
-        if seen.path == "/style" {
-            std::thread::sleep(50 * MILLI);
+    // The style sheet is answered when what the picture names is asked for: it is complete by then, and
+    // what the style sheet itself names must not have come before.
+    let framed = Arc::new((Mutex::new(false), Condvar::new()));
+    let seen = Arc::clone(&framed);
+    let server = Server::start(move |asked| {
+        let (is_framed, changed) = &*seen;
+        match &*asked.path {
+            "/frame" => {
+                *is_framed.lock().unwrap() = true;
+                changed.notify_all();
+            }
+            "/style" => {
+                let waiting = is_framed.lock().unwrap();
+                let patience = Duration::from_secs(25);
+                let (_guard, waited) = changed
+                    .wait_timeout_while(waiting, patience, |is_framed| !*is_framed)
+                    .unwrap();
+                assert!(!waited.timed_out(), "/frame is never asked for");
+            }
+            _ => {}
         }
-        match &*seen.path {
+        match &*asked.path {
             "/broken" => Answer::Last(b"nonsense".to_vec()),
             _ => Answer::Whole(10),
         }
     });
     let mut plan = Plan::single(Target::get("/base", None));
-    for name in ["/style", "/picture", "/font", "/broken", "/never"] {
+    for name in ["/style", "/picture", "/font", "/broken", "/never", "/frame"] {
         plan.targets.push(Target::get(name, None));
     }
     plan.pages = Pages::new();
     plan.pages
-        .push_with_dependencies(&[0, 1, 2, 3, 4, 5].map(TargetId), &[0, 0, 0, 1, 0, 4]);
+        .push_with_dependencies(&[0, 1, 2, 3, 4, 5, 6].map(TargetId), &[0, 0, 0, 1, 0, 4, 2]);
     let mut options = options(&server, Arc::new(plan));
     options.users = Users::closed(1);
     options.policy = "h1.1x6".parse().unwrap();
-    options.limit = Limit::Exchanges(5);
+    options.limit = Limit::Exchanges(6);
     let rows = Rows::default();
     options.recorder = Some(Box::new(rows.clone()));
     let result = carry_out(options);
@@ -215,6 +237,7 @@ fn a_member_is_asked_for_when_the_one_that_names_it_is_complete() {
     let rows = rows.0.lock().unwrap();
     let row = |target: u32| *rows.iter().find(|row| row.target == target).unwrap();
     assert!(row(3).planned >= row(1).last_byte && row(1).planned == row(2).planned);
+    assert!(row(6).planned >= row(2).last_byte);
     assert!(row(2).last_byte < row(1).last_byte);
 }
 
@@ -316,23 +339,29 @@ fn scripts_are_played_as_written() {
 
 #[test]
 fn users_come_and_go_in_steps() {
-    let server = Server::start(|_| {
-        std::thread::sleep(5 * MILLI);
-        Answer::Whole(1)
+    // Each number is looked at in the middle of its 400 ms.
+    in_a_quiet_moment(100 * MILLI, || {
+        let server = Server::start(|_| {
+            std::thread::sleep(5 * MILLI);
+            Answer::Whole(1)
+        });
+        let mut options = options(&server, single());
+        options.users = Users::Closed {
+            users: 2,
+            start_interval: Duration::ZERO,
+            steps: vec![(400 * MILLI, 8), (800 * MILLI, 1)],
+        };
+        options.threads = 2;
+        options.interval = 100 * MILLI;
+        options.limit = Limit::Time(1200 * MILLI);
+        let result = carry_out(options);
+        adds_up(&result);
+        let at = |place: usize| result.timeline.get(place).map(|part| part.connections);
+        match (at(2), at(6), at(10)) {
+            (Some(2), Some(8), Some(1)) => Ok(()),
+            found => Err(format!("{found:?}: {:?}", result.timeline)),
+        }
     });
-    let mut options = options(&server, single());
-    options.users = Users::Closed {
-        users: 2,
-        start_interval: Duration::ZERO,
-        steps: vec![(400 * MILLI, 8), (800 * MILLI, 1)],
-    };
-    options.threads = 2;
-    options.interval = 100 * MILLI;
-    options.limit = Limit::Time(1200 * MILLI);
-    let result = carry_out(options);
-    adds_up(&result);
-    let at = |place: usize| result.timeline[place].connections;
-    assert_eq!((at(2), at(6), at(10)), (2, 8, 1), "{:?}", result.timeline);
 }
 
 #[test]
@@ -341,17 +370,26 @@ fn a_server_that_never_answers_shows_time_outs() {
     let mut options = options(&server, single());
     options.users = Users::closed(3);
     options.timeout = 200 * MILLI;
-    options.limit = Limit::Time(900 * MILLI);
-    options.drain = 20 * MILLI;
+    options.limit = Limit::Exchanges(12);
     let result = carry_out(options);
     adds_up(&result);
     let counts = &result.measured.counts;
     assert_eq!(counts.completed, 0);
-    let timed_out = counts.failures[&Failure::TimedOut];
-    assert!((3..=12).contains(&timed_out), "{counts:?}");
-    assert!(counts.unfinished <= 3);
+    assert_eq!(counts.failures, BTreeMap::from([(Failure::TimedOut, 12)]));
+    // As long as was asked for, and not as long as others wait.
     let waited = result.measured.latency.failed.max().unwrap();
-    assert!(waited >= 200 * MILLI && waited < 600 * MILLI, "{waited:?}");
+    let others = Options::new(server.address, "localhost", single()).timeout;
+    assert!(waited >= 200 * MILLI && waited < others, "{waited:?}");
+    // When the time is over, what is under way is unfinished.
+    let mut options = self::options(&server, single());
+    options.users = Users::closed(3);
+    options.limit = Limit::Time(500 * MILLI);
+    options.drain = 20 * MILLI;
+    let result = carry_out(options);
+    adds_up(&result);
+    let counts = &result.measured.counts;
+    assert_eq!((counts.completed, counts.failed()), (0, 0), "{counts:?}");
+    assert!((1..=3).contains(&counts.unfinished), "{counts:?}");
     // The same as an open loop: what found no connection is unfinished, and waited.
     let mut options = self::options(&server, single());
     options.users = Users::Open {
@@ -364,10 +402,9 @@ fn a_server_that_never_answers_shows_time_outs() {
     let result = carry_out(options);
     adds_up(&result);
     let counts = &result.measured.counts;
-    assert_eq!(
-        (counts.planned, counts.unfinished, counts.sent),
-        (50, 50, 5)
-    );
+    assert_eq!((counts.planned, counts.unfinished), (50, 50));
+    // A loop without a processor for all that time connects nobody.
+    assert!(counts.sent <= 5, "{counts:?}");
     let longest = result.measured.latency.corrected.max().unwrap();
     assert!(longest >= 600 * MILLI, "{longest:?}");
     assert!(result.drain.is_some());
@@ -411,10 +448,8 @@ fn failures_are_told_apart() {
 
 #[test]
 fn a_server_that_refuses_is_counted_and_not_stormed() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let mut options = Options::new(address, "localhost", single());
+    let nobody = Nobody::new();
+    let mut options = Options::new(nobody.address, "localhost", single());
     options.users = Users::closed(4);
     options.limit = Limit::Time(300 * MILLI);
     let result = carry_out(options);
@@ -527,6 +562,11 @@ fn an_open_loop_plans_exactly_as_many_exchanges_as_asked() {
 
 #[test]
 fn sessions_of_an_open_loop_share_connections() {
+    // A session under way at the end has its pauses behind it a tenth of a second late, or more.
+    in_a_quiet_moment(50 * MILLI, sessions_that_share_connections);
+}
+
+fn sessions_that_share_connections() -> Result<(), String> {
     let server = Server::start(|_| Answer::Whole(100));
     let plan = Plan {
         sessions: Sessions {
@@ -546,15 +586,22 @@ fn sessions_of_an_open_loop_share_connections() {
     adds_up(&result);
     let (warm, measured) = (result.warm_up.unwrap(), result.measured);
     assert_eq!(warm.duration, 200 * MILLI);
+    assert!(server.accepted() <= 4, "{}", server.accepted());
     // Twenty sessions in the warm-up, sixty after it, of four pages each.
     let planned = warm.counts.planned + measured.counts.planned;
-    assert!((280..=320).contains(&planned), "{planned}");
-    assert!(server.accepted() <= 4, "{}", server.accepted());
-    assert!(measured.counts.sessions >= 55, "{:?}", measured.counts);
+    assert!(planned <= 320, "{planned}");
+    if planned < 280 || measured.counts.sessions < 55 {
+        return Err(format!("{planned}: {:?}", measured.counts));
+    }
+    Ok(())
 }
 
 #[test]
 fn a_stall_shows_in_the_corrected_latency_and_not_in_the_uncorrected() {
+    in_a_quiet_moment(28 * MILLI, stalled_once);
+}
+
+fn stalled_once() -> Result<(), String> {
     let stall = 1400 * MILLI;
     let stalled: Arc<Mutex<Option<Instant>>> = Arc::default();
     let until = Arc::clone(&stalled);
@@ -579,44 +626,50 @@ fn a_stall_shows_in_the_corrected_latency_and_not_in_the_uncorrected() {
     adds_up(&result);
     let latency = &result.measured.latency;
     assert_eq!(latency.corrected.count(), 800);
+    assert!(latency.uncorrected.max().unwrap() > 1300 * MILLI);
+    if latency.queue.max().unwrap() <= 1300 * MILLI {
+        return Err(format!("queue: {:?}", latency.queue.max()));
+    }
     for quantile in [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99, 1.0] {
         // A request planned a time t into the stall waits for what is left of it, 1.4 s - t.
         let wanted = 1.4 - (1.0 - quantile) * seconds;
         let found = latency.corrected.quantile(quantile).unwrap().as_secs_f64();
-        assert!(
-            (found - wanted).abs() < 0.02 * 1.4,
-            "{quantile}: {found} {wanted}"
-        );
+        let what = format!("corrected {quantile}");
+        near(&what, found, wanted, 0.02 * 1.4 / wanted)?;
     }
     // Four of 800 requests were on their way.
     for quantile in [0.5, 0.9, 0.99] {
         let found = latency.uncorrected.quantile(quantile).unwrap();
-        assert!(found < 140 * MILLI, "{quantile}: {found:?}");
+        below(&format!("uncorrected {quantile}"), found, 140 * MILLI)?;
     }
-    assert!(latency.uncorrected.max().unwrap() > 1300 * MILLI);
     // The server is to blame, and the generator is not.
-    assert!(latency.queue.max().unwrap() > 1300 * MILLI);
-    assert!(latency.send_lag.quantile(0.9).unwrap() < 20 * MILLI);
+    below(
+        "send lag",
+        latency.send_lag.quantile(0.9).unwrap(),
+        20 * MILLI,
+    )
 }
 
 #[test]
 fn littles_law_holds_for_users_without_pauses() {
     for (policy, users, each) in [("h1.1", 12, 1), ("h1.1-pipeline4", 3, 4), ("h1.0", 6, 1)] {
-        let server = Server::start(|_| {
-            std::thread::sleep(4 * MILLI);
-            Answer::Whole(100)
+        // The hundredth part of two seconds.
+        in_a_quiet_moment(20 * MILLI, || {
+            let server = Server::start(|_| {
+                std::thread::sleep(4 * MILLI);
+                Answer::Whole(100)
+            });
+            let mut options = options(&server, single());
+            options.users = Users::closed(users);
+            options.policy = policy.parse().unwrap();
+            options.warm_up = 200 * MILLI;
+            options.limit = Limit::Time(2000 * MILLI);
+            let result = carry_out(options);
+            adds_up(&result);
+            let sum = result.measured.latency.corrected.sum().as_secs_f64();
+            let load = sum / result.measured.duration.as_secs_f64();
+            near(policy, load, f64::from(users * each), 0.01)
         });
-        let mut options = options(&server, single());
-        options.users = Users::closed(users);
-        options.policy = policy.parse().unwrap();
-        options.warm_up = 200 * MILLI;
-        options.limit = Limit::Time(2000 * MILLI);
-        let result = carry_out(options);
-        adds_up(&result);
-        let sum = result.measured.latency.corrected.sum().as_secs_f64();
-        let load = sum / result.measured.duration.as_secs_f64();
-        let wanted = f64::from(users * each);
-        assert!((load / wanted - 1.0).abs() < 0.01, "{policy}: {load}");
     }
 }
 
@@ -628,11 +681,11 @@ fn one_is_told_how_it_is_getting_on_and_can_end_it() {
     options.threads = 2;
     options.warm_up = 200 * MILLI;
     options.interval = 50 * MILLI;
-    options.limit = Limit::Time(Duration::from_secs(60));
+    // An hour: it ends because it is told to.
+    options.limit = Limit::Time(Duration::from_secs(3600));
     let told = AtomicU64::new(0);
     let mut phases = Vec::new();
     let mut completed = 0;
-    let begin = Instant::now();
     let result = run(
         options,
         Clock::start(),
@@ -645,10 +698,9 @@ fn one_is_told_how_it_is_getting_on_and_can_end_it() {
         },
     )
     .unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(20));
     assert_eq!(phases[0], Phase::WarmUp);
     assert!(phases.contains(&Phase::Measured));
-    assert!(result.measured.duration < Duration::from_secs(20));
+    assert!(result.measured.duration < Duration::from_secs(3600));
     adds_up(&result);
     let all: u64 = result
         .timeline

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fathometer::load::{Limit, LoadError, Options, Users, run};
 use fathometer_http::h2::error::ErrorCode;
@@ -13,7 +13,11 @@ use fathometer_workload::arrivals::{Arrivals, Profile};
 use fathometer_workload::plan::{Plan, Target};
 
 use crate::frames_server::{FramesServer, Move, Opening};
+use crate::quiet::{below, in_a_quiet_moment, near};
 use crate::{MILLI, adds_up, carry_out, single};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
 
 fn options(server: &FramesServer, policy: &str) -> Options {
     Options {
@@ -100,6 +104,10 @@ fn an_open_loop_shares_connections_by_streams() {
 
 #[test]
 fn a_stall_shows_in_the_corrected_latency_over_streams_too() {
+    in_a_quiet_moment(42 * MILLI, stalled_once);
+}
+
+fn stalled_once() -> Result<(), String> {
     let stall = 1400 * MILLI;
     let server = FramesServer::start(Opening::default(), move |asked| {
         if asked.number == 200 {
@@ -122,30 +130,31 @@ fn a_stall_shows_in_the_corrected_latency_over_streams_too() {
         // A request planned a time t into the stall waits for what is left of it, 1.4 s - t.
         let wanted = 1.4 - (1.0 - quantile) * seconds;
         let found = latency.corrected.quantile(quantile).unwrap().as_secs_f64();
-        assert!(
-            (found - wanted).abs() < 0.03 * 1.4,
-            "{quantile}: {found} {wanted}"
-        );
+        let what = format!("corrected {quantile}");
+        near(&what, found, wanted, 0.03 * 1.4 / wanted)?;
     }
     // Four of 800 requests were on their way; the others waited for a stream.
-    assert!(latency.uncorrected.quantile(0.99).unwrap() < 140 * MILLI);
-    assert!(latency.queue.max().unwrap() > 1300 * MILLI);
+    let uncorrected = latency.uncorrected.quantile(0.99).unwrap();
+    below("uncorrected", uncorrected, 140 * MILLI)?;
+    match latency.queue.max().unwrap() > 1300 * MILLI {
+        true => Ok(()),
+        false => Err(format!("queue: {:?}", latency.queue.max())),
+    }
 }
 
 /// Carries out 20 exchanges, and gives the failures by reason, what completed and how often something
-/// was asked again. It must be over in time.
+/// was asked again.
 fn outcome(
     opening: Opening,
+    timeout: Duration,
     behaviour: impl Fn(crate::frames_server::Asked) -> Move + Send + Sync + 'static,
 ) -> (BTreeMap<Failure, u64>, u64, u64) {
     let server = FramesServer::start(opening, behaviour);
     let mut options = options(&server, "h2c-streams4");
     options.users = Users::closed(1);
-    options.timeout = 300 * MILLI;
+    options.timeout = timeout;
     options.limit = Limit::Exchanges(20);
-    let begin = Instant::now();
     let result = carry_out(options);
-    assert!(begin.elapsed() < Duration::from_secs(20));
     adds_up(&result);
     let counts = result.measured.counts;
     (counts.failures, counts.completed, counts.retried)
@@ -202,7 +211,12 @@ fn what_a_server_does_wrong_is_told_apart() {
         ),
     ];
     for (what, opening, behaviour, (failures, completed)) in cases {
-        let found = outcome(opening, move |_| behaviour.clone());
+        // What is not to time out has all the time that a busy machine may need.
+        let timeout = match failures.contains_key(&Failure::TimedOut) {
+            true => 300 * MILLI,
+            false => LONG,
+        };
+        let found = outcome(opening, timeout, move |_| behaviour.clone());
         assert_eq!((found.0, found.1), (failures, completed), "{what}");
     }
 }
@@ -210,7 +224,7 @@ fn what_a_server_does_wrong_is_told_apart() {
 #[test]
 fn a_server_that_goes_away_in_good_order_costs_no_exchange() {
     // Every connection takes three requests, says so, and answers them.
-    let (failures, completed, _) = outcome(Opening::default(), |asked| match asked.before {
+    let (failures, completed, _) = outcome(Opening::default(), LONG, |asked| match asked.before {
         0..2 => Move::Answer(100),
         _ => Move::GoAway(0, ErrorCode::NO_ERROR),
     });
@@ -228,7 +242,8 @@ fn a_stream_that_times_out_leaves_the_others_alone() {
     });
     let mut options = options(&server, "h2c-streams4");
     options.users = Users::closed(1);
-    options.timeout = 200 * MILLI;
+    // Longer than a busy machine keeps the others waiting.
+    options.timeout = 3000 * MILLI;
     options.limit = Limit::Exchanges(300);
     let result = carry_out(options);
     adds_up(&result);
@@ -259,9 +274,7 @@ fn content_waits_for_the_servers_window() {
     options.users = Users::closed(2);
     options.timeout = 200 * MILLI;
     options.limit = Limit::Exchanges(6);
-    let begin = Instant::now();
     let result = carry_out(options);
-    assert!(begin.elapsed() < Duration::from_secs(10));
     adds_up(&result);
     let counts = &result.measured.counts;
     assert_eq!(counts.failures, BTreeMap::from([(Failure::TimedOut, 6)]));
