@@ -140,6 +140,8 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
         section("definitions", "Definitions", header::definitions(digest)),
         section("cells", "Every cell", cells::section(digest)),
     ]);
+    // A run of some cells only need not have what a chart shows.
+    sections.retain(|section| !section.body.0.is_empty());
     Ok(sections)
 }
 
