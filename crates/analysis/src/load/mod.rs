@@ -21,11 +21,13 @@
 //!   the same in others' formats
 //! - [`server`]: what probes saw of the server's machine, when they could, and which resource that
 //!   makes suspect
+//! - [`findings`]: what stands out, in sentences
 //! - [`Slo`]: promises, and whether they were kept
 
 pub mod csv;
 mod distribution;
 mod failures;
+pub mod findings;
 pub mod hdr;
 mod numbers;
 mod phases;

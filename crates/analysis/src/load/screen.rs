@@ -8,7 +8,8 @@
 
 use super::quantity::{count, counted, octets, percent, three_digits, time};
 use super::{
-    Distribution, LoadResult, LoopKind, Verdict, Window, failures, protocols, rates, server_screen,
+    Distribution, LoadResult, LoopKind, Verdict, Window, failures, findings, protocols, rates,
+    server_screen,
 };
 use crate::civil;
 use crate::text::{Align, Grid, columns_of, hanging, wrap};
@@ -49,6 +50,7 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
         text.push('\n');
         text.push_str(&promised(promises));
     }
+    text.push_str(&remarks(result));
     // Whoever sees only the end of a long screen sees this as well.
     if !result.validity.is_valid() {
         let reasons = counted(result.validity.reasons.len() as u64, "reason");
@@ -67,6 +69,15 @@ pub(super) fn invalid(result: &LoadResult) -> Option<String> {
         text.push_str(&hanging("  - ", reason, WIDTH));
     }
     Some(text)
+}
+
+/// What stands out, each under a line of its own; nothing when nothing does.
+pub(super) fn remarks(result: &LoadResult) -> String {
+    let findings = findings::of(result);
+    let findings = findings
+        .iter()
+        .map(|finding| format!("\n{}", hanging("NOTE: ", finding, WIDTH)));
+    findings.collect()
 }
 
 fn heading(result: &LoadResult) -> String {

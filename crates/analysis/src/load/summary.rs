@@ -14,7 +14,7 @@ use super::protocols::{DatagramsSummary, FramesSummary, HandshakesSummary};
 use super::server::{self, ServerProbes, SuspicionSummary};
 use super::{
     Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Verdict, Window,
-    rates,
+    findings, rates,
 };
 
 /// The form of the summary; it changes when a member changes its meaning or goes.
@@ -29,6 +29,8 @@ pub struct Summary {
     pub format: u32,
     /// Whether the figures may be believed.
     pub validity: ValiditySummary,
+    /// What stands out of it, a sentence each: that every response was an error, for one.
+    pub findings: Vec<String>,
     /// What was asked of whom.
     pub setup: SetupSummary,
     /// The steady state: what the figures are about.
@@ -417,6 +419,7 @@ impl Summary {
                 valid: result.validity.is_valid(),
                 reasons: result.validity.reasons.clone(),
             },
+            findings: findings::of(result),
             setup: setup(result),
             measured: window(&result.measured),
             warm_up: result.warm_up.as_ref().map(window),

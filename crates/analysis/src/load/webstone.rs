@@ -96,5 +96,6 @@ pub fn render(result: &LoadResult) -> String {
     let level = "Error Level is 100 · errors / connections asked for, as there: with connections that \
                  carry many exchanges it can exceed 100 %.";
     text.push_str(&hanging("", level, WIDTH));
+    text.push_str(&screen::remarks(result));
     text
 }

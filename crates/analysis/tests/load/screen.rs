@@ -1,6 +1,6 @@
 //! The closing screen and WebStone's report.
 
-use fathometer_analysis::load::{Slo, Summary, screen, webstone};
+use fathometer_analysis::load::{Slo, Summary, findings, screen, webstone};
 
 use super::sample;
 
@@ -54,6 +54,72 @@ fn tls_and_http2_have_lines_of_their_own() {
     assert!(!plain.contains("TLS") && !plain.contains("HTTP/2"));
     let added = text.lines().count() - plain.lines().count();
     assert!(added <= 8, "{added} lines more");
+}
+
+#[test]
+fn answers_that_are_all_errors_are_remarked_on_whatever_is_read() {
+    let with = |statuses: &[(u16, u64)], workload: &str| {
+        let mut result = sample::stalled();
+        result.setup.workload = workload.to_owned();
+        let counts = &mut result.measured.counts;
+        counts.statuses = statuses.iter().copied().collect();
+        counts.completed = counts.statuses.values().sum();
+        result
+    };
+    let page = "/page.html";
+    for (statuses, workload, remark) in [
+        (
+            &[(404, 9)][..],
+            page,
+            "every response was 404 (Not Found): is the URL right?",
+        ),
+        (
+            &[(404, 9)],
+            "surge",
+            "every response was 404 (Not Found): does the server have the files of this workload?",
+        ),
+        (
+            &[(418, 7)],
+            page,
+            "every response was 418: is the request as the server wants it?",
+        ),
+        (
+            &[(429, 20_000), (503, 9)],
+            page,
+            "every response had an error status (429 (Too Many Requests): 20 000, 503 (Service \
+             Unavailable): 9): does the server limit how much it answers?",
+        ),
+        (
+            &[(200, 49), (500, 51)],
+            page,
+            "51.0 % of the responses had an error status: median and throughput are those of errors",
+        ),
+        (
+            &[(301, 5), (302, 5)],
+            page,
+            "every response was a redirect, and a load does not follow them: give the address that \
+             they lead to",
+        ),
+    ] {
+        let result = with(statuses, workload);
+        assert_eq!(findings::of(&result), [remark]);
+        assert_eq!(Summary::of(&result).findings, [remark]);
+        for text in [screen::render(&result, &[]), webstone::render(&result)] {
+            let end = text.split_once("NOTE: ").unwrap().1;
+            let words: Vec<&str> = end.split_whitespace().collect();
+            assert_eq!(words.join(" "), remark);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
+        }
+        assert!(result.validity.is_valid());
+    }
+    for statuses in [&[][..], &[(200, 5)], &[(200, 5), (404, 5)], &[(304, 5)]] {
+        let result = with(statuses, page);
+        assert_eq!(findings::of(&result), Vec::<String>::new());
+        assert!(!screen::render(&result, &[]).contains("NOTE"));
+    }
 }
 
 #[test]

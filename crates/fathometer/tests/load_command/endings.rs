@@ -51,6 +51,26 @@ fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
     );
 }
 
+/// The wrong address is the most common mistake of all, and looks like a very fast server.
+#[test]
+fn answers_that_are_all_errors_are_remarked_on() {
+    let server = Server::start(|_| Answer::Status(404));
+    let url = format!("http://{}/nowhere", server.address);
+    let bounded = ["-n", "50", "-c", "2"];
+    let remark = "every response was 404 (Not Found): is the URL right?";
+    let summary = load(&url, &[&bounded[..], &["--json"]].concat()).ended_with(0);
+    assert_eq!(summary.findings, [remark]);
+    let ended = load(&url, &bounded);
+    assert!(matches!(ended.code, Some(0 | 3)), "{:?}", ended.code);
+    assert!(
+        ended.out.contains(&format!("\nNOTE: {remark}\n")),
+        "{}",
+        ended.out
+    );
+    let ended = load(&url, &[&bounded[..], &["--slo", "errors<1%"]].concat());
+    assert!(matches!(ended.code, Some(3 | 4)), "{:?}", ended.code);
+}
+
 /// A test that is far longer than this one, and the server that it is about.
 struct UnderWay {
     child: Child,

@@ -1,0 +1,93 @@
+//! What stands out in a result, in a sentence each, for whoever looks no further.
+//!
+//! A finding is about the server, or about what was asked of it. It never makes a result invalid and
+//! never breaks a promise: to refuse quickly may be what the server was to be measured at.
+
+use std::collections::BTreeMap;
+
+use super::LoadResult;
+use super::quantity::{count, percent};
+
+/// Whatever should be seen before the figures are used; mostly nothing.
+pub fn of(result: &LoadResult) -> Vec<String> {
+    let counts = &result.measured.counts;
+    let (all, errors) = (counts.completed, counts.status_errors());
+    if all == 0 {
+        return Vec::new();
+    }
+    let is_workload = !result.setup.workload.starts_with('/');
+    let refusals = counts.statuses.range(400..);
+    let redirects: u64 = counts.statuses.range(300..400).map(|(_, n)| n).sum();
+    let not_modified = counts.statuses.get(&304).copied().unwrap_or(0);
+    let mut findings = Vec::new();
+    if errors == all {
+        let statuses: BTreeMap<u16, u64> = refusals.map(|(s, n)| (*s, *n)).collect();
+        findings.push(all_refused(&statuses, is_workload));
+    } else if 2 * errors > all {
+        findings.push(format!(
+            "{} of the responses had an error status: median and throughput are those of errors",
+            percent(errors as f64 / all as f64)
+        ));
+    } else if redirects == all && not_modified == 0 {
+        findings.push(
+            "every response was a redirect, and a load does not follow them: give the address that \
+             they lead to"
+                .to_owned(),
+        );
+    }
+    findings
+}
+
+/// Says so, and asks what the status that came most often suggests.
+fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
+    let most = statuses.iter().max_by_key(|&(_, times)| times);
+    let most = most.map_or(0, |(status, _)| *status);
+    let what = match statuses.len() {
+        1 => format!("every response was {}", named(most)),
+        _ => {
+            let each: Vec<String> = statuses
+                .iter()
+                .map(|(status, times)| format!("{}: {}", named(*status), count(*times)))
+                .collect();
+            format!("every response had an error status ({})", each.join(", "))
+        }
+    };
+    format!("{what}: {}", question(most, is_workload))
+}
+
+/// What to look at first.
+fn question(status: u16, is_workload: bool) -> &'static str {
+    match status {
+        401 | 403 | 407 => "does the server want credentials, or is this address shut out?",
+        404 | 410 if is_workload => "does the server have the files of this workload?",
+        404 | 410 => "is the URL right?",
+        405 | 501 => "does the server take this method there?",
+        421 => "is it the right host?",
+        429 => "does the server limit how much it answers?",
+        400..=499 => "is the request as the server wants it?",
+        502 | 504 => "is what the server asks in its turn running?",
+        503 => "is the server overloaded, or not ready?",
+        _ => "what does the server's own log say?",
+    }
+}
+
+/// The status with its name, where it has one that everybody knows (RFC 9110 section 15).
+fn named(status: u16) -> String {
+    let name = match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        410 => "Gone",
+        421 => "Misdirected Request",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => return status.to_string(),
+    };
+    format!("{status} ({name})")
+}
