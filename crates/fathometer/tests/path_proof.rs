@@ -4,16 +4,19 @@
 //! Needs TUN devices and the right to make network namespaces. Where they are missing, each test
 //! says so and passes, unless `FATHOMETER_REQUIRE_LAB=1` turns that into a failure.
 //!
-//! Machines are noisy: what is asserted of real time is a median, never a single packet. What is
-//! asserted of schedules and of chance is exact.
+//! Machines are noisy: what is asserted of real time is a median, never a single packet, and is tried again
+//! when the machine was late. What is asserted of schedules and of chance is exact.
 
 #[path = "support/laboratory.rs"]
 mod laboratory;
+#[path = "support/quiet.rs"]
+mod quiet;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,7 @@ use fathometer_sys::era::TcpSettings;
 use fathometer_sys::netlink::{Netlink, RouteMetrics};
 use fathometer_sys::{Namespace, Tun};
 use laboratory::possible;
+use quiet::{below, in_a_quiet_moment, near};
 
 /// Two labs at a time on two processors would measure each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -66,7 +70,7 @@ fn udp(lab: &Lab, side: Side, version: u8) -> UdpSocket {
         .connect((address(side.other(), version), PORT))
         .unwrap();
     socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     socket
 }
@@ -89,70 +93,69 @@ fn an_idle_path_delays_by_its_propagation() {
     let Some(_ground) = ground("an_idle_path_delays_by_its_propagation") else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
     for version in [4, 6] {
-        let file = folder.path().join("idle.pcapng");
-        let lab = lab(&profile("propagation = \"15ms\""), &captured(1, &file));
-        let (client, server) = (
-            udp(&lab, Side::Client, version),
-            udp(&lab, Side::Server, version),
-        );
-        let echo = std::thread::spawn(move || {
-            let mut packet = [0; 64];
-            while server.recv(&mut packet).is_ok_and(|_| packet[0] == 1) {
-                server.send(&packet).unwrap();
-            }
-        });
-        let mut round_trips = Vec::new();
-        for _ in 0..40 {
-            let start = Instant::now();
-            client.send(&[1; 64]).unwrap();
-            client.recv(&mut [0; 64]).unwrap();
-            round_trips.push(start.elapsed().as_secs_f64() * 1e3);
-        }
-        client.send(&[0; 64]).unwrap();
-        echo.join().unwrap();
-        lab.settle(Duration::from_millis(20), Duration::from_secs(1));
-        let (certificate, validity) = lab.stop();
+        in_a_quiet_moment(Duration::from_millis(1), || idle_path(version));
+    }
+}
 
-        let packets = read_capture(&file);
-        let delays = |from: &str, to: &str| -> Vec<f64> {
-            let sent: Vec<&Seen> = packets.iter().filter(|p| p.tap == from).collect();
-            let got = packets.iter().filter(|p| p.tap == to);
-            got.map(|p| (p.time - sent[p.number as usize].time) as f64 / 1e6)
-                .collect()
-        };
-        let up = median(delays("client.tx", "server.rx"));
-        let down = median(delays("server.tx", "client.rx"));
-        let round_trip = median(round_trips);
-        println!(
-            "IPv{version}: one way 15 ms within 0.1 ms: up {up:.4} ms, down {down:.4} ms; round \
+fn idle_path(version: u8) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("idle.pcapng");
+    let lab = lab(&profile("propagation = \"15ms\""), &captured(1, &file));
+    let (client, server) = (
+        udp(&lab, Side::Client, version),
+        udp(&lab, Side::Server, version),
+    );
+    let echo = std::thread::spawn(move || {
+        let mut packet = [0; 64];
+        while server.recv(&mut packet).is_ok_and(|_| packet[0] == 1) {
+            server.send(&packet).unwrap();
+        }
+    });
+    let mut round_trips = Vec::new();
+    for _ in 0..40 {
+        let start = Instant::now();
+        client.send(&[1; 64]).unwrap();
+        client.recv(&mut [0; 64]).unwrap();
+        round_trips.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    client.send(&[0; 64]).unwrap();
+    echo.join().unwrap();
+    lab.settle(Duration::from_millis(20), Duration::from_secs(1));
+    let (certificate, validity) = lab.stop();
+
+    let packets = read_capture(&file);
+    let delays = |from: &str, to: &str| -> Vec<f64> {
+        let sent: Vec<&Seen> = packets.iter().filter(|p| p.tap == from).collect();
+        let got = packets.iter().filter(|p| p.tap == to);
+        got.map(|p| (p.time - sent[p.number as usize].time) as f64 / 1e6)
+            .collect()
+    };
+    let up = median(delays("client.tx", "server.rx"));
+    let down = median(delays("server.tx", "client.rx"));
+    let round_trip = median(round_trips);
+    println!(
+        "IPv{version}: one way 15 ms within 0.1 ms: up {up:.4} ms, down {down:.4} ms; round \
              trip of a program, which waits for a processor too, at least 30 ms: {round_trip:.4} ms; \
              {certificate:?} {validity:?}"
-        );
-        // As late as the certificate says, and no more: what a busy machine adds is known.
-        let late = |direction: &fathometer_model::DirectionCertificate| {
-            0.1 + direction.lateness_p50_ns as f64 / 1e6
-        };
-        for (delay, late) in [(up, late(&certificate.up)), (down, late(&certificate.down))] {
-            assert!(
-                (15.0..15.0 + late).contains(&delay),
-                "IPv{version}: {delay} ms"
-            );
-        }
-        assert!(
-            (30.0..40.0).contains(&round_trip),
-            "IPv{version}: {round_trip} ms"
-        );
-        assert_eq!(
-            certificate.up.unasked_drops + certificate.down.unasked_drops,
-            0
-        );
-        assert_eq!(
-            (certificate.up.packets_in, certificate.down.packets_in),
-            (41, 40)
-        );
+    );
+    // As late as the certificate says, and no more: what a busy machine adds is known.
+    let late = |direction: &fathometer_model::DirectionCertificate| {
+        0.1 + direction.lateness_p50_ns as f64 / 1e6
+    };
+    assert_eq!(
+        certificate.up.unasked_drops + certificate.down.unasked_drops,
+        0
+    );
+    assert_eq!(
+        (certificate.up.packets_in, certificate.down.packets_in),
+        (41, 40)
+    );
+    assert!(up >= 15.0 && down >= 15.0 && round_trip >= 30.0);
+    for (delay, late) in [(up, late(&certificate.up)), (down, late(&certificate.down))] {
+        below("one way", delay, 15.0 + late)?;
     }
+    below("round trip", round_trip, 40.0)
 }
 
 #[test]
@@ -160,74 +163,84 @@ fn packets_are_clocked_out_at_the_rate() {
     let Some(_ground) = ground("packets_are_clocked_out_at_the_rate") else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    for (rate, framing, name, length, count) in [
+    for link in [
         (28_800u64, Framing::Ppp, "ppp", 400u32, 12u64),
         (10_000_000, Framing::Ethernet, "ethernet", 1500, 100),
         (100_000_000, Framing::Ethernet, "ethernet", 1500, 400),
     ] {
-        let file = folder.path().join("rate.pcapng");
-        let text = format!("rate = \"{rate}bit/s\"\nframing = \"{name}\"\npropagation = \"5ms\"");
-        let lab = lab(&profile(&text), &captured(1, &file));
-        let client = udp(&lab, Side::Client, 4);
-        let _server = udp(&lab, Side::Server, 4);
-        // 28 octets are IPv4 and UDP headers.
-        let payload = vec![0; length as usize - 28];
-        for _ in 0..count {
-            client.send(&payload).unwrap();
-        }
-        lab.settle(Duration::from_millis(20), Duration::from_secs(10));
-        let (certificate, _) = lab.stop();
-        let (received, sent): (Vec<Seen>, Vec<Seen>) = read_capture(&file)
-            .into_iter()
-            .filter(|packet| ["server.rx", "client.tx"].contains(&packet.tap.as_str()))
-            .partition(|packet| packet.tap == "server.rx");
-        assert_eq!(received.len() as u64, count);
+        // The certificate knows better than a thread that sleeps how late the path was.
+        in_a_quiet_moment(Duration::ZERO, || clocked_out(link));
+    }
+}
 
-        let exact = framing.on_link(length) as f64 * 8e9 / rate as f64;
-        let propagation = 5_000_000;
-        let mut spacings = Vec::new();
-        for pair in received.windows(2) {
-            let [before, packet] = pair else {
-                unreachable!("windows of two");
-            };
-            let arrival = sent[packet.number as usize].time;
-            let free = before.time - before.late - propagation;
-            let scheduled = packet.time - packet.late;
-            // From when both the packet and the link were there, to a nanosecond at each end.
-            let took = (scheduled - propagation - arrival.max(free)) as f64;
-            assert!(
-                (took - exact).abs() <= 1.0,
-                "{took} ns on the link, not {exact}"
-            );
-            // A sender that had to wait for a processor left the link idle.
-            if arrival <= free {
-                spacings.push((packet.time - before.time) as f64);
-            }
-        }
+/// Rate in bit/s, framing with its name, octets of a packet, packets.
+fn clocked_out(
+    (rate, framing, name, length, count): (u64, Framing, &str, u32, u64),
+) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rate.pcapng");
+    let text = format!("rate = \"{rate}bit/s\"\nframing = \"{name}\"\npropagation = \"5ms\"");
+    let lab = lab(&profile(&text), &captured(1, &file));
+    let client = udp(&lab, Side::Client, 4);
+    let _server = udp(&lab, Side::Server, 4);
+    // 28 octets are IPv4 and UDP headers.
+    let payload = vec![0; length as usize - 28];
+    for _ in 0..count {
+        client.send(&payload).unwrap();
+    }
+    lab.settle(Duration::from_millis(20), Duration::from_secs(10));
+    let (certificate, _) = lab.stop();
+    let (received, sent): (Vec<Seen>, Vec<Seen>) = read_capture(&file)
+        .into_iter()
+        .filter(|packet| ["server.rx", "client.tx"].contains(&packet.tap.as_str()))
+        .partition(|packet| packet.tap == "server.rx");
+    assert_eq!(received.len() as u64, count);
+
+    let exact = framing.on_link(length) as f64 * 8e9 / rate as f64;
+    let propagation = 5_000_000;
+    let mut spacings = Vec::new();
+    for pair in received.windows(2) {
+        let [before, packet] = pair else {
+            unreachable!("windows of two");
+        };
+        let arrival = sent[packet.number as usize].time;
+        let free = before.time - before.late - propagation;
+        let scheduled = packet.time - packet.late;
+        // From when both the packet and the link were there, to a nanosecond at each end.
+        let took = (scheduled - propagation - arrival.max(free)) as f64;
         assert!(
-            2 * spacings.len() as u64 > count,
+            (took - exact).abs() <= 1.0,
+            "{took} ns on the link, not {exact}"
+        );
+        // A sender that had to wait for a processor left the link idle.
+        if arrival <= free {
+            spacings.push((packet.time - before.time) as f64);
+        }
+    }
+    if 2 * spacings.len() as u64 <= count {
+        return Err(format!(
             "only {} of {count} packets found the link busy",
             spacings.len()
-        );
-        let measured = median(spacings);
-        println!(
-            "{rate} bit/s, {length} octets and {name} framing: {:.3} ms apart within 0.1 ms and 5 %: \
-             {:.3} ms; schedules exact; lateness p50 {} ns p99 {} ns",
-            exact / 1e6,
-            measured / 1e6,
-            certificate.up.lateness_p50_ns,
-            certificate.up.lateness_p99_ns,
-        );
-        assert!(
-            (measured - exact).abs() < 100_000.0,
-            "{measured} ns apart, not {exact}"
-        );
-        assert!(
-            (measured / exact - 1.0).abs() < 0.05,
-            "{measured} ns apart, not {exact}"
-        );
+        ));
     }
+    let measured = median(spacings);
+    println!(
+        "{rate} bit/s, {length} octets and {name} framing: {:.3} ms apart within 0.1 ms and 5 %: \
+             {:.3} ms; schedules exact; lateness p50 {} ns p99 {} ns",
+        exact / 1e6,
+        measured / 1e6,
+        certificate.up.lateness_p50_ns,
+        certificate.up.lateness_p99_ns,
+    );
+    // Schedules are exact: what is apart is lateness, or an error.
+    let share = (100_000.0 / exact).min(0.05);
+    let spaced = near("ns apart", measured, exact, share);
+    let late = certificate.up.lateness_p99_ns as f64;
+    assert!(
+        spaced.is_ok() || late > share * exact / 2.0,
+        "{spaced:?}, {late} ns late"
+    );
+    spaced
 }
 
 #[test]
@@ -235,6 +248,11 @@ fn bulk_tcp_fills_the_link_and_no_more() {
     let Some(_ground) = ground("bulk_tcp_fills_the_link_and_no_more") else {
         return;
     };
+    // The hundredth part of the time that is measured.
+    in_a_quiet_moment(Duration::from_millis(18), bulk_tcp);
+}
+
+fn bulk_tcp() -> Result<(), String> {
     const OCTETS: usize = 3_000_000;
     let profile = profile(
         "rate = \"10Mbit/s\"\npropagation = \"10ms\"\nframing = \"ethernet\"\n\
@@ -299,12 +317,9 @@ fn bulk_tcp_fills_the_link_and_no_more() {
         certificate.down.drops,
         certificate.down.unasked_drops
     );
-    assert!(
-        (goodput / analytic - 1.0).abs() < 0.01,
-        "{goodput} instead of {analytic}"
-    );
     assert!(certificate.down.drops.is_empty());
     assert_eq!(certificate.down.unasked_drops, 0);
+    near("goodput", goodput, analytic, 0.01)
 }
 
 /// Sends numbered datagrams, `burst` at a time, and says which came out, by number and how often;
@@ -315,6 +330,8 @@ fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, 
     let lab = lab(profile, &captured(seed, &file));
     let client = udp(&lab, Side::Client, 4);
     let server = udp(&lab, Side::Server, 4);
+    let newest = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&newest);
     let receiver = std::thread::spawn(move || {
         let mut times = vec![0; count as usize];
         let mut packet = [0; 4];
@@ -324,12 +341,19 @@ fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, 
                 u32::MAX => return times,
                 number => times[number as usize] += 1,
             }
+            seen.fetch_max(u32::from_be_bytes(packet), Ordering::Relaxed);
         }
     });
     for number in 0..count {
         client.send(&number.to_be_bytes()).unwrap();
         if number % burst == burst - 1 {
-            // The receiver's socket holds some hundreds; what it drops would not be the path's.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The receiver's socket holds some hundreds; what it drops would not be the path's. As many as may
+        // be under way are not lost in a row.
+        let begun = Instant::now();
+        while number > newest.load(Ordering::Relaxed) + 100 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing comes");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
