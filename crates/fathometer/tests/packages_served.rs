@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use fathometer::origin::folder::Bounds;
 use fathometer::server::definition::Definition;
@@ -78,7 +78,13 @@ impl Server {
     fn curl(&self, path: &str, options: &[&str]) -> Response {
         let heads = tempfile::NamedTempFile::new().unwrap();
         let output = Command::new("curl")
-            .args(["--silent", "--show-error", "--insecure", "--max-time", "60"])
+            .args([
+                "--silent",
+                "--show-error",
+                "--insecure",
+                "--max-time",
+                "240",
+            ])
             .arg("--dump-header")
             .arg(heads.path())
             .args(options)
@@ -208,19 +214,22 @@ fn random(octets: usize, seed: u64) -> Vec<u8> {
 /// folder of files.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    fs::write(at("index.html"), PAGE).unwrap();
-    fs::write(at("s.css"), "p {}").unwrap();
-    fs::write(at("big.png"), random(300_000, 1)).unwrap();
-    fs::write(at("a b.gif"), random(3_000, 2)).unwrap();
-    fs::create_dir(at("set")).unwrap();
+    fs::create_dir(folder.path().join("set")).unwrap();
+    let write = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        // The tag of a large file is weak until it has been left alone for two seconds.
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        file.set_modified(modified).unwrap();
+    };
+    write("index.html", PAGE.as_bytes());
+    write("s.css", b"p {}");
+    write("big.png", &random(300_000, 1));
+    write("a b.gif", &random(3_000, 2));
     for n in 0..20 {
-        fs::write(at(&format!("set/{n:02}.bin")), random(20_000 * n, n as u64)).unwrap();
-    }
-    // The tag of a large file is weak until it has been left alone for two seconds.
-    let settled = std::time::SystemTime::now() + Duration::from_millis(2_100);
-    while std::time::SystemTime::now() < settled {
-        std::thread::sleep(Duration::from_millis(50));
+        let content = random(20_000 * n, n as u64);
+        write(&format!("set/{n:02}.bin"), &content);
     }
     folder
 }
@@ -384,7 +393,7 @@ fn a_package_is_cached_resumed_and_made_again_when_a_file_changes() {
 
         let path = folder.path().join("s.css");
         fs::write(&path, format!("p {{ content: {when} }}")).unwrap();
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_secs(240);
         let changed = loop {
             let package = server.package("/");
             if package.field("etag") != Some(&etag[..]) {
@@ -581,7 +590,7 @@ fn nginx_sends_a_package_that_lies_in_a_folder() {
         .expect("nginx is installed");
     let nginx = Ended(nginx);
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(240);
     while std::net::TcpStream::connect(address).is_err() {
         assert!(Instant::now() < until, "nginx does not listen");
         std::thread::sleep(Duration::from_millis(20));
@@ -591,7 +600,7 @@ fn nginx_sends_a_package_that_lies_in_a_folder() {
             "--silent",
             "--show-error",
             "--max-time",
-            "60",
+            "240",
             "--write-out",
             "%{stderr}%{content_type}",
         ])
