@@ -75,7 +75,7 @@ impl Server {
 
     /// Waits for its end; what it had said on stderr comes with it.
     fn wait(&mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_secs(240);
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
@@ -143,7 +143,7 @@ struct Response {
 impl Client {
     fn new(stream: TcpStream) -> Client {
         stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
+            .set_read_timeout(Some(Duration::from_secs(240)))
             .unwrap();
         Client {
             stream: BufReader::new(stream),
@@ -237,7 +237,7 @@ fn changes_of_the_folder_are_seen() {
     client.ask("/a%20b.txt", &format!("If-None-Match: {tag}\r\n"));
     assert_eq!(client.response().status, 304);
     fs::write(&file, "second").unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(240);
     while client.get("/a%20b.txt").content != b"second" {
         assert!(Instant::now() < until, "the change is not seen");
         std::thread::sleep(Duration::from_millis(20));
@@ -340,7 +340,7 @@ fn a_download_under_way_is_completed_when_the_server_ends() {
     file.set_len(length).unwrap();
     fs::write(folder.path().join("small"), "small").unwrap();
     // With one loop, which has begun to end for all when it has for one.
-    let arguments = ["--drain", "60s", "--threads", "1"];
+    let arguments = ["--drain", "10m", "--threads", "1"];
     let mut server = Server::start(folder.path(), &arguments);
     let mut idle = server.connect();
     idle.get("/small");
@@ -563,14 +563,15 @@ fn an_idle_connection_is_closed_after_its_time_and_clients_are_told_of_the_limit
     assert_eq!(response.field("connection"), Some("Keep-Alive"));
     assert_eq!(response.field("keep-alive"), Some("timeout=1, max=2"));
     // Who does not ask is not told, and is kept as long.
+    // From before it is asked: a client that is held up learns late of the answer, and not of the end.
+    let asked = Instant::now();
     let second = client.get("/a");
     assert_eq!(
         (second.field("connection"), second.field("keep-alive")),
         (None, None)
     );
-    let answered = Instant::now();
     assert_eq!(client.rest(), b"");
-    assert!(answered.elapsed() >= Duration::from_millis(1400));
+    assert!(asked.elapsed() >= Duration::from_millis(1400));
     let mut client = server.connect();
     for left in [2, 1] {
         client.ask("/a", asks);
