@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use fathometer_http::package::Version;
-use fathometer_model::Bytes;
+use fathometer_model::{Bytes, ContentCoding};
 use fathometer_sys::Interrupt;
 
 use super::Failure;
@@ -26,6 +26,7 @@ Examples:
   fathometer pack site -o site.objp                      all files of a folder
   fathometer pack site --page index.html -o page.objp    a page and what it embeds, critical files first
   fathometer pack visit.har -o visit.objp                what a browser saved (HAR with contents)
+  fathometer pack site -o site.objp --coding gzip        with text in gzip
   find . -name '*.html' | fathometer pack . --names - | ssh host fathometer unpack - www
 
 A file is read when its turn comes, in pieces: a package may be larger than the memory. Names in the
@@ -53,6 +54,9 @@ pub struct PackArguments {
     /// The version of the format: 1, the layout of the paper, has names, sizes and attributes only
     #[arg(long, value_name = "1|2", default_value = "2", value_parser = version)]
     format: Version,
+    /// Put text into the package in this content coding: gzip or deflate (format 2)
+    #[arg(long, value_name = "CODING", value_parser = coding)]
+    coding: Option<ContentCoding>,
     /// Overwrite the output
     #[arg(short, long, requires = "output")]
     force: bool,
@@ -66,9 +70,20 @@ fn version(text: &str) -> Result<Version, String> {
     number.ok_or_else(|| "there are versions 1 and 2".to_owned())
 }
 
+fn coding(text: &str) -> Result<ContentCoding, String> {
+    match text {
+        "gzip" => Ok(ContentCoding::Gzip),
+        "deflate" => Ok(ContentCoding::Deflate),
+        _ => Err("there are gzip and deflate".to_owned()),
+    }
+}
+
 /// Makes the package. What was left out is told on stderr and does not fail.
 pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
+    if arguments.coding.is_some() && arguments.format == Version::One {
+        return Err("--coding takes --format 2: version 1 has no word for codings".into());
+    }
     let mut plan = Plan::new(arguments, interrupt)?;
     let left_out = plan.tell_left_out();
     let output = match &arguments.output {
@@ -82,7 +97,7 @@ pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
     let packed = pack::pack(
         plan.items(),
         folder.as_ref(),
-        arguments.format,
+        (arguments.format, arguments.coding),
         output,
         &mut progress,
         interrupt,
@@ -174,15 +189,13 @@ impl Plan {
         interrupt: Interrupt,
     ) -> Result<Known, PackageError> {
         let mut flow = Flow::read_from(source, interrupt)?;
-        let mut text = Vec::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match flow.read(&mut buffer)? {
-                0 => break,
-                read => text.extend_from_slice(&buffer[..read]),
-            }
+        let shown = flow.path().display().to_string();
+        let mut reading = flow.reading();
+        let read = har::read(&shown, &mut reading, host);
+        match reading.failure.take() {
+            Some(failure) => Err(failure),
+            None => read,
         }
-        har::read(&flow.path().display().to_string(), &text, host)
     }
 
     fn items(&mut self) -> &mut dyn Items {

@@ -36,7 +36,10 @@ pub struct UnpackArguments {
     /// Tell what is in it instead
     #[arg(short, long)]
     list: bool,
-    /// Overwrite files that exist
+    /// Take content codings off: index.html, and not index.html.gz, of a file that is in the package in gzip
+    #[arg(short, long, conflicts_with = "list")]
+    decode: bool,
+    /// Overwrite files that exist, but for those that this package brought
     #[arg(short, long, conflicts_with = "list")]
     force: bool,
     /// Print as JSON
@@ -65,7 +68,11 @@ fn extract(
 ) -> Result<ExitCode, Failure> {
     let folder = &arguments.folder;
     let mut progress = Progress::new("unpacked", all);
-    let mut extractor = Extractor::new(Target::open(folder, arguments.force)?);
+    let target = Target::open(folder, arguments.force)?;
+    let mut extractor = Extractor::new(match arguments.decode {
+        true => target.decoding(),
+        false => target,
+    });
     let result = unpack::read(package, &mut extractor, &mut progress);
     // What is not whole goes before anything is said.
     drop(extractor);

@@ -4,15 +4,24 @@
 //! way: so nothing is written outside, whatever is in the target and whatever happens to it meanwhile.
 //! A file is written under another name next to where it belongs, and renamed when its content is
 //! there and was checked.
+//!
+//! Two files of one package may belong to the same place: names that are one when their percent-encoding is
+//! taken off, or a coded file and one that is called as that would be. The first of them stays, whether
+//! files that were there before are overwritten or not.
 
+use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::BuildHasher as _;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use fathometer_http::package::Entry;
+use fathometer_model::ContentCoding;
+use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens,
     mkdirat, openat, renameat, renameat_with, statat, unlinkat,
@@ -21,6 +30,10 @@ use rustix::io::Errno;
 
 use super::{PackageError, name};
 use crate::site_folder::CODINGS;
+
+/// Coded octets that are decoded at once: what they stand for, a thousand times as much at the most, is in
+/// memory until it is written.
+const DECODED_AT_ONCE: usize = 4 * 1024;
 
 /// Files that are larger are not begun where they could not end.
 const LOOK_BEFORE: u64 = 64 * 1024;
@@ -37,6 +50,11 @@ pub struct Target {
     begun: u64,
     /// Whether the file system can rename without overwriting.
     knows_noreplace: bool,
+    /// Hashes of the relative paths of all files so far, where files are overwritten: but for these.
+    written: HashSet<u64>,
+    hashing: RandomState,
+    /// Whether content codings are taken off.
+    decode: bool,
 }
 
 /// A file that is not whole yet. Dropped, it leaves nothing.
@@ -48,7 +66,18 @@ pub struct Growing {
     name: OsString,
     path: PathBuf,
     last_modified: Option<u64>,
+    /// Of its relative path.
+    hash: u64,
+    coding: Decoder,
     renamed: bool,
+}
+
+/// What takes a content coding off. What it gives is written to the file and taken out of it at once.
+#[derive(Debug)]
+enum Decoder {
+    None,
+    Gzip(MultiGzDecoder<Vec<u8>>),
+    Deflate(ZlibDecoder<Vec<u8>>),
 }
 
 impl Target {
@@ -65,7 +94,16 @@ impl Target {
             last: None,
             begun: 0,
             knows_noreplace: true,
+            written: HashSet::new(),
+            hashing: RandomState::new(),
+            decode: false,
         })
+    }
+
+    /// Takes content codings off, so that files have the names that they have without.
+    pub fn decoding(mut self) -> Target {
+        self.decode = true;
+        self
     }
 
     /// Begins a file.
@@ -74,12 +112,19 @@ impl Target {
             name: entry.name.clone(),
         })?;
         // What is coded lies beside its file, as in the folder of a site.
-        if let Some(coding) = entry.coding
+        if let Some(coding) = entry.coding.filter(|_| !self.decode)
             && let Some((_, ending)) = CODINGS.iter().find(|(known, _)| *known == coding)
         {
             relative.as_mut_os_string().push(format!(".{ending}"));
         }
         let path = self.path.join(&relative);
+        let hash = self.hashing.hash_one(relative.as_os_str());
+        if self.written.contains(&hash) {
+            return Err(PackageError::SamePath {
+                name: entry.name.clone(),
+                path,
+            });
+        }
         let folder = self.folder(relative.parent().unwrap_or(Path::new("")))?;
         let name = relative.file_name().unwrap_or_default().to_owned();
         if entry.size.is_none_or(|size| size > LOOK_BEFORE) {
@@ -101,12 +146,19 @@ impl Target {
             name,
             path,
             last_modified: entry.last_modified,
+            hash,
+            coding: match entry.coding.filter(|_| self.decode) {
+                None => Decoder::None,
+                Some(ContentCoding::Gzip) => Decoder::Gzip(MultiGzDecoder::new(Vec::new())),
+                Some(ContentCoding::Deflate) => Decoder::Deflate(ZlibDecoder::new(Vec::new())),
+            },
             renamed: false,
         })
     }
 
     /// Gives a file its name, now that it is whole.
     pub fn finish(&mut self, mut file: Growing) -> Result<(), PackageError> {
+        file.end_of_coding()?;
         if let Some(second) = file.last_modified {
             let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
             let times = Timestamps {
@@ -118,6 +170,9 @@ impl Target {
         }
         self.rename(&file)?;
         file.renamed = true;
+        if self.overwrite {
+            self.written.insert(file.hash);
+        }
         Ok(())
     }
 
@@ -235,9 +290,36 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
 impl Growing {
     /// Appends to its content.
     pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
-        self.file
-            .write_all(octets)
-            .map_err(PackageError::system("write", &self.path))
+        // As few at a time as keep what comes of them small.
+        for part in octets.chunks(DECODED_AT_ONCE) {
+            let decoded = match &mut self.coding {
+                Decoder::None => {
+                    return self
+                        .file
+                        .write_all(octets)
+                        .map_err(PackageError::system("write", &self.path));
+                }
+                Decoder::Gzip(decoder) => decoder.write_all(part).map(|()| decoder.get_mut()),
+                Decoder::Deflate(decoder) => decoder.write_all(part).map(|()| decoder.get_mut()),
+            };
+            let decoded = decoded.map_err(PackageError::system("decode", &self.path))?;
+            self.file
+                .write_all(decoded)
+                .map_err(PackageError::system("write", &self.path))?;
+            decoded.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes what a coding still holds back.
+    fn end_of_coding(&mut self) -> Result<(), PackageError> {
+        let rest = match std::mem::replace(&mut self.coding, Decoder::None) {
+            Decoder::None => return Ok(()),
+            Decoder::Gzip(decoder) => decoder.finish(),
+            Decoder::Deflate(decoder) => decoder.finish(),
+        };
+        let rest = rest.map_err(PackageError::system("decode", &self.path))?;
+        self.write(&rest)
     }
 }
 

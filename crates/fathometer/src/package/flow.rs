@@ -98,6 +98,14 @@ impl Flow {
         }
     }
 
+    /// The same for those who read by the standard library's means.
+    pub fn reading(&mut self) -> Reading<'_> {
+        Reading {
+            flow: self,
+            failure: None,
+        }
+    }
+
     /// Writes all of it.
     pub fn write(&mut self, mut octets: &[u8]) -> Result<(), PackageError> {
         while !octets.is_empty() {
@@ -137,6 +145,23 @@ impl Flow {
             true => Err(PackageError::Interrupted),
             false => Ok(()),
         }
+    }
+}
+
+/// A flow that is read from. What went wrong is kept here, in words for people.
+#[derive(Debug)]
+pub struct Reading<'f> {
+    flow: &'f mut Flow,
+    /// Why reading failed, if it did.
+    pub failure: Option<PackageError>,
+}
+
+impl io::Read for Reading<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.flow.read(buffer).map_err(|error| {
+            self.failure = Some(error);
+            io::Error::other("reading failed")
+        })
     }
 }
 

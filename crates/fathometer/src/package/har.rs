@@ -1,23 +1,27 @@
 //! The files in an HTTP Archive (HAR 1.2), as browsers save it with contents.
 //!
 //! What counts are GET requests to one host that were answered with 200 and whose content is in the
-//! archive. An archive is one JSON text and is read whole.
+//! archive. An archive is one JSON text: it is read exchange by exchange, and contents wait in a temporary
+//! file, because what is critical goes first. So there is one content in memory at a time.
 //!
 //! Contents in archives have no content coding any more, and texts are in UTF-8 whatever they were
 //! sent in. So the entity tag of a coded response is not that of its content, and is left out, and a
 //! media type's charset is made to tell the truth.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::fmt;
+use std::io::{self, BufReader, Cursor, Read};
 
 use fathometer_http::driver::FileKind;
 use fathometer_http::origin::date::parse_date;
 use fathometer_http::package::{self, Attributes, Entry};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::pack::is_text;
 use super::source::{Item, Known};
+use super::spool::{Spool, Spooled};
 use super::{PackageError, name};
 
 /// What cannot stand in a request target, and browsers escape.
@@ -29,17 +33,7 @@ pub struct Resource {
     /// What is known of it.
     pub entry: Entry,
     /// Its octets.
-    pub content: Arc<[u8]>,
-}
-
-#[derive(Deserialize)]
-struct Archive {
-    log: Log,
-}
-
-#[derive(Deserialize)]
-struct Log {
-    entries: Vec<Exchange>,
+    pub content: Spooled,
 }
 
 #[derive(Deserialize)]
@@ -79,60 +73,171 @@ struct Content {
 
 /// The files of an archive that came from `host`, by default that of the first request; what a page
 /// cannot be shown without first, otherwise in the archive's order.
-pub fn read(shown: &str, text: &[u8], host: Option<&str>) -> Result<Known, PackageError> {
-    // Some browsers begin the file with a byte order mark.
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let archive: Archive = serde_json::from_slice(text).map_err(|error| {
+pub fn read(shown: &str, mut text: impl Read, host: Option<&str>) -> Result<Known, PackageError> {
+    let mut collector = Collector {
+        host: host.map(str::to_ascii_lowercase),
+        spool: Spool::new()?,
+        critical: Vec::new(),
+        others: Vec::new(),
+        left_out: Vec::new(),
+        seen: HashSet::new(),
+        failure: None,
+    };
+    let read = without_mark(&mut text).map_err(serde_json::Error::io);
+    let read = read.and_then(|start| {
+        let text = BufReader::with_capacity(1 << 16, start.chain(text));
+        let mut json = serde_json::Deserializer::from_reader(text);
+        let top = Member {
+            name: "log",
+            then: Member {
+                name: "entries",
+                then: Exchanges(&mut collector),
+            },
+        };
+        top.deserialize(&mut json)?;
+        json.end()
+    });
+    if let Some(failure) = collector.failure {
+        return Err(failure);
+    }
+    read.map_err(|error| {
         PackageError::Source(format!(
             "{shown} is no HTTP archive: {error}; give a folder, or a HAR file that a browser saved with contents"
         ))
     })?;
-    let first = archive
-        .log
-        .entries
-        .iter()
-        .find_map(|exchange| split(&exchange.request.url));
-    let host = match (host, first) {
-        (Some(host), _) => host.to_ascii_lowercase(),
-        (None, Some((host, _))) => host.to_ascii_lowercase(),
-        (None, None) => {
-            return Err(PackageError::Source(format!(
-                "{shown} has no request of HTTP in it"
-            )));
-        }
+    let Some(host) = collector.host else {
+        return Err(PackageError::Source(format!(
+            "{shown} has no request of HTTP in it"
+        )));
     };
-    let mut critical = Vec::new();
-    let mut others = Vec::new();
-    let mut left_out = Vec::new();
-    let mut seen = HashSet::new();
-    for exchange in archive.log.entries {
-        let url = exchange.request.url.clone();
-        let is_first = critical.is_empty() && others.is_empty();
-        match resource(exchange, &host, is_first) {
-            Ok(resource) => {
-                if !seen.insert(resource.entry.name.clone()) {
-                    continue;
-                }
-                let list = match resource.entry.critical {
-                    true => &mut critical,
-                    false => &mut others,
-                };
-                list.push(Item::InMemory(Box::new(resource)));
-            }
-            Err(why) => left_out.push(format!("{}: {why}", shortened(&url))),
-        }
-    }
-    critical.extend(others);
-    if critical.is_empty() {
+    let mut files = collector.critical;
+    files.extend(collector.others);
+    if files.is_empty() {
         return Err(PackageError::Source(format!(
             "{shown} has no content from {host}: save it with contents (in Chromium \"Save all as HAR with content\"), or give another --host"
         )));
     }
-    Ok(Known::new(critical, left_out))
+    Ok(Known::new(files, collector.left_out))
+}
+
+/// The first octets of a text, but for the byte order mark that some browsers begin a file with.
+fn without_mark(text: &mut impl Read) -> io::Result<Cursor<Vec<u8>>> {
+    let mut start = Vec::new();
+    text.by_ref().take(3).read_to_end(&mut start)?;
+    if start == b"\xef\xbb\xbf" {
+        start.clear();
+    }
+    Ok(Cursor::new(start))
+}
+
+/// What an archive has come to so far.
+struct Collector {
+    host: Option<String>,
+    spool: Spool,
+    critical: Vec<Item>,
+    others: Vec<Item>,
+    left_out: Vec<String>,
+    seen: HashSet<String>,
+    failure: Option<PackageError>,
+}
+
+impl Collector {
+    fn take(&mut self, exchange: Exchange) -> Result<(), PackageError> {
+        let url = exchange.request.url.clone();
+        if self.host.is_none() {
+            self.host = split(&url).map(|(host, _)| host.to_ascii_lowercase());
+        }
+        let is_first = self.critical.is_empty() && self.others.is_empty();
+        let host = self.host.as_deref().unwrap_or_default();
+        match resource(exchange, host, is_first) {
+            Ok((entry, content)) => {
+                if !self.seen.insert(entry.name.clone()) {
+                    return Ok(());
+                }
+                let list = match entry.critical {
+                    true => &mut self.critical,
+                    false => &mut self.others,
+                };
+                let content = self.spool.push(&content)?;
+                list.push(Item::Spooled(Box::new(Resource { entry, content })));
+            }
+            Err(why) => self.left_out.push(format!("{}: {why}", shortened(&url))),
+        }
+        Ok(())
+    }
+}
+
+/// A member of a JSON object, which has to be there; the others are passed over.
+struct Member<S> {
+    name: &'static str,
+    then: S,
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Member<S> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Member<S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with {:?}", self.name)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut then = Some(self.then);
+        while let Some(name) = map.next_key::<String>()? {
+            match then.take_if(|_| name == self.name) {
+                Some(seed) => {
+                    map.next_value_seed(seed)?;
+                }
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        match then {
+            None => Ok(()),
+            Some(_) => Err(de::Error::missing_field(self.name)),
+        }
+    }
+}
+
+/// The exchanges of an archive, each of which is dealt with before the next is read.
+struct Exchanges<'c>(&'c mut Collector);
+
+impl<'de> DeserializeSeed<'de> for Exchanges<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Exchanges<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of exchanges")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut exchanges: A) -> Result<(), A::Error> {
+        while let Some(exchange) = exchanges.next_element::<Exchange>()? {
+            if let Err(failure) = self.0.take(exchange) {
+                self.0.failure = Some(failure);
+                return Err(de::Error::custom("it could not be kept"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The file that an exchange brought, or why there is none.
-fn resource(exchange: Exchange, host: &str, is_first: bool) -> Result<Resource, String> {
+fn resource(exchange: Exchange, host: &str, is_first: bool) -> Result<(Entry, Vec<u8>), String> {
     let (its_host, target) = split(&exchange.request.url).ok_or("it is not HTTP")?;
     if !its_host.eq_ignore_ascii_case(host) {
         return Err(format!("it is of another host than {host}"));
@@ -175,22 +280,20 @@ fn resource(exchange: Exchange, host: &str, is_first: bool) -> Result<Resource, 
     let kind = FileKind::of_content_type(media_type.as_deref().unwrap_or_default());
     let coded = field("content-encoding").is_some_and(|coding| coding != "identity");
     let etag = field("etag").filter(|tag| !coded && is_tag(tag));
-    Ok(Resource {
-        entry: Entry {
-            name,
-            size: Some(octets.len() as u64),
-            etag: etag.map(str::to_owned),
-            last_modified: field("last-modified").and_then(|date| parse_date(date.as_bytes())),
-            attributes: Attributes {
-                binary: !media_type.as_deref().is_some_and(is_text),
-                ..Attributes::default()
-            },
-            critical: is_first || kind.is_critical(),
-            media_type,
-            ..Entry::default()
+    let entry = Entry {
+        name,
+        size: Some(octets.len() as u64),
+        etag: etag.map(str::to_owned),
+        last_modified: field("last-modified").and_then(|date| parse_date(date.as_bytes())),
+        attributes: Attributes {
+            binary: !media_type.as_deref().is_some_and(is_text),
+            ..Attributes::default()
         },
-        content: octets.into(),
-    })
+        critical: is_first || kind.is_critical(),
+        media_type,
+        ..Entry::default()
+    };
+    Ok((entry, octets))
 }
 
 /// Host and port, and what follows the slash behind them, without a fragment.
@@ -345,25 +448,31 @@ mod tests {
             ),
             exchange("data:,x", serde_json::json!({ "text": "x" })),
         ]));
-        let known = read("a.har", &text, None).unwrap();
+        let known = read("a.har", &text[..], None).unwrap();
         assert_eq!(known.left_out.len(), 4, "{:?}", known.left_out);
         let files: Vec<_> = known
             .into_items()
             .map(|item| match item {
-                Item::InMemory(resource) => *resource,
+                Item::Spooled(resource) => *resource,
                 Item::OnDisk { .. } => panic!("on disk"),
             })
             .collect();
         let names: Vec<&str> = files.iter().map(|file| &file.entry.name[..]).collect();
         assert_eq!(names, ["index.html", "style.css", "x/logo.gif?v=1"]);
         let page = &files[0].entry;
-        assert_eq!(&*files[0].content, "<p>ü".as_bytes());
+        let content = |file: &Resource| {
+            let mut room = vec![0; 100];
+            let read = file.content.read_at(&mut room, 0).unwrap();
+            room.truncate(read);
+            room
+        };
+        assert_eq!(content(&files[0]), "<p>ü".as_bytes());
         assert_eq!(page.media_type.as_deref(), Some("text/html; charset=utf-8"));
         assert_eq!(page.etag.as_deref(), Some("\"1-2\""));
         assert_eq!(page.last_modified, Some(867_801_600));
         assert!(page.critical && files[1].entry.critical && !files[2].entry.critical);
         assert!(!page.attributes.binary && files[2].entry.attributes.binary);
-        assert_eq!(&*files[2].content, b"GIF89a");
+        assert_eq!(content(&files[2]), b"GIF89a");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Object packages on this host: made of folders, pages and HTTP archives, and taken apart into
 //! folders. The format is [`fathometer_http::package`]'s; here are files, pipes and signals.
 //!
-//! A package streams: of files there is never more in memory than a buffer, of a folder the names.
+//! A package streams: of files there is never more in memory than a buffer, of a folder the names, of an
+//! HTTP archive one content.
 //! What is written appears under its name when it is whole, and not before: packages as well as the
 //! files that come out of them.
 //!
@@ -17,6 +18,7 @@ pub mod output;
 pub mod pack;
 pub mod progress;
 pub mod source;
+mod spool;
 pub mod unpack;
 
 use std::io;
@@ -64,6 +66,16 @@ pub enum PackageError {
     /// There is something already where a file is to be written.
     #[error("{path} exists: give another folder, or --force to overwrite", path = .0.display())]
     Exists(PathBuf),
+    /// Two files of the package belong to the same place.
+    #[error(
+        "the package has two files for {path}: {name:?} is left out, and all behind it", path = .path.display()
+    )]
+    SamePath {
+        /// The name of the second.
+        name: String,
+        /// Where.
+        path: PathBuf,
+    },
     /// Something that is no folder is where a folder is needed, and is not followed.
     #[error("{path} is in the way: it is {what}, where a folder is needed", path = .path.display())]
     InTheWay {

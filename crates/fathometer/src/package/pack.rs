@@ -1,21 +1,27 @@
 //! Making a package: files go through a buffer from where they are to where the package is written.
+//!
+//! Text may be given a content coding on the way. What is small is coded at once, where that makes it smaller,
+//! and has an entity tag; of what is large the size is known at its end.
 
 use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fathometer_http::origin::store::EntityTag;
 use fathometer_http::package::{Attributes, EncodeError, Encoder, Entry, Limits, Piece, Version};
-use fathometer_model::Body;
+use fathometer_model::{Body, ContentCoding};
 use fathometer_sys::Interrupt;
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
 
 use super::PackageError;
 use super::flow::CHUNK;
 use super::output::Output;
 use super::progress::Progress;
 use super::source::{Folder, Item, Items};
+use super::spool::Spooled;
 use crate::origin::folder::SMALL;
 use crate::site_folder::media_type;
 
@@ -33,11 +39,11 @@ pub struct Packed {
 /// Packs all items, in their order, and finishes the output. Those on disk are in `folder`.
 ///
 /// Version 1 begins with sizes: all files are looked at before the first is read. In version 2 each is
-/// looked at when its turn comes.
+/// looked at when its turn comes, and text is given `coding`.
 pub fn pack(
     items: &mut dyn Items,
     folder: Option<&Folder>,
-    version: Version,
+    (version, coding): (Version, Option<ContentCoding>),
     mut output: Output,
     progress: &mut Progress,
     interrupt: Interrupt,
@@ -45,6 +51,7 @@ pub fn pack(
     let mut packer = Packer {
         folder,
         with_tags: version == Version::Two,
+        coding: coding.filter(|_| version == Version::Two),
         known: Vec::new(),
         buffer: vec![0; CHUNK],
         packed: Packed::default(),
@@ -94,6 +101,8 @@ pub fn pack(
 struct Packer<'f> {
     folder: Option<&'f Folder>,
     with_tags: bool,
+    /// What text is coded in.
+    coding: Option<ContentCoding>,
     /// Version 1: all files, with the sizes that were said of them.
     known: Vec<(Item, u64)>,
     buffer: Vec<u8>,
@@ -118,6 +127,23 @@ enum Content {
         octets: Arc<[u8]>,
         passed: usize,
     },
+    Spool {
+        content: Spooled,
+        passed: u64,
+    },
+    /// One of the others that is being coded.
+    Coded {
+        plain: Box<Content>,
+        /// `None` when all of it was coded.
+        coder: Option<Coder>,
+        ready: Vec<u8>,
+    },
+}
+
+/// What puts a content coding on.
+enum Coder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Deflate(ZlibEncoder<Vec<u8>>),
 }
 
 impl Packer<'_> {
@@ -170,15 +196,21 @@ impl Packer<'_> {
 
     fn open(&mut self, item: &Item, place: usize, output: &Output) -> Result<Opened, PackageError> {
         match item {
-            Item::InMemory(resource) => Ok(Opened {
-                place,
-                path: PathBuf::from(&resource.entry.name),
-                entry: resource.entry.clone(),
-                content: Content::Memory {
-                    octets: Arc::clone(&resource.content),
+            Item::Spooled(resource) => {
+                let path = PathBuf::from(&resource.entry.name);
+                let mut entry = resource.entry.clone();
+                let content = Content::Spool {
+                    content: resource.content.clone(),
                     passed: 0,
-                },
-            }),
+                };
+                let content = self.code(content, &mut entry, &path)?;
+                Ok(Opened {
+                    place,
+                    path,
+                    entry,
+                    content,
+                })
+            }
             Item::OnDisk {
                 name,
                 path,
@@ -200,6 +232,7 @@ impl Packer<'_> {
                     true => self.read(file, &path, &before, &mut entry)?,
                     false => Content::File { file, before },
                 };
+                let content = self.code(content, &mut entry, &path)?;
                 Ok(Opened {
                     place,
                     path,
@@ -235,6 +268,51 @@ impl Packer<'_> {
         Ok(Content::Memory { octets, passed: 0 })
     }
 
+    /// Puts the coding on a content, where it is text, and small ones become smaller by it.
+    fn code(
+        &mut self,
+        mut content: Content,
+        entry: &mut Entry,
+        path: &Path,
+    ) -> Result<Content, PackageError> {
+        let Some(coding) = self.coding.filter(|_| !entry.attributes.binary) else {
+            return Ok(content);
+        };
+        let mut coder = Coder::new(coding);
+        let length = entry.size.unwrap_or(0);
+        if length > SMALL {
+            (entry.size, entry.coding, entry.etag) = (None, Some(coding), None);
+            return Ok(Content::Coded {
+                plain: Box::new(content),
+                coder: Some(coder),
+                ready: Vec::new(),
+            });
+        }
+        let mut plain = Vec::with_capacity(length as usize);
+        while (plain.len() as u64) < length {
+            let read = content.read(&mut self.buffer, path)?;
+            if read == 0 {
+                return Err(PackageError::Changed(path.to_owned()));
+            }
+            plain.extend_from_slice(&self.buffer[..read]);
+        }
+        let mut octets = Vec::new();
+        coder.push(&plain, &mut octets, path)?;
+        coder.finish(&mut octets, path)?;
+        let octets: Arc<[u8]> = match octets.len() < plain.len() {
+            true => {
+                let octets: Arc<[u8]> = octets.into();
+                let tag = EntityTag::of_content(Some(coding), &Body::from(Arc::clone(&octets)));
+                entry.size = Some(octets.len() as u64);
+                entry.coding = Some(coding);
+                entry.etag = Some(tag.to_string());
+                octets
+            }
+            false => plain.into(),
+        };
+        Ok(Content::Memory { octets, passed: 0 })
+    }
+
     /// Passes on the next part of a file's content, of which `left` octets are to come.
     fn pass(
         &mut self,
@@ -250,10 +328,38 @@ impl Packer<'_> {
                 *passed += part.len();
                 part
             }
-            Content::File { file, .. } => {
-                let read = file
-                    .read(&mut self.buffer[..most])
-                    .map_err(PackageError::system("read", &opened.path))?;
+            Content::Coded {
+                plain,
+                coder,
+                ready,
+            } => {
+                ready.clear();
+                while ready.is_empty()
+                    && let Some(coding) = coder
+                {
+                    let read = plain.read(&mut self.buffer, &opened.path)?;
+                    self.packed.content += read as u64;
+                    coding.push(&self.buffer[..read], ready, &opened.path)?;
+                    if read == 0
+                        && let Some(coding) = coder.take()
+                    {
+                        coding.finish(ready, &opened.path)?;
+                        plain.check_unchanged(&opened.path)?;
+                    }
+                }
+                if ready.is_empty() {
+                    return encoder
+                        .end_of_content()
+                        .map_err(|error| unfit(opened.path.clone(), error));
+                }
+                let framing = encoder
+                    .content(ready)
+                    .map_err(|error| unfit(opened.path.clone(), error))?;
+                output.write(&framing)?;
+                return output.write(ready);
+            }
+            content => {
+                let read = content.read(&mut self.buffer[..most], &opened.path)?;
                 &self.buffer[..read]
             }
         };
@@ -267,12 +373,78 @@ impl Packer<'_> {
         output.write(octets)?;
         let passed = octets.len() as u64;
         self.packed.content += passed;
-        match &opened.content {
-            Content::File { file, before } if left == Some(passed) => {
-                check_unchanged(file, before, &opened.path)
+        match left == Some(passed) {
+            true => opened.content.check_unchanged(&opened.path),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Content {
+    /// Reads its next octets, as many as there are and have room; none at its end.
+    fn read(&mut self, room: &mut [u8], path: &Path) -> Result<usize, PackageError> {
+        match self {
+            Content::File { file, .. } => {
+                file.read(room).map_err(PackageError::system("read", path))
             }
+            Content::Memory { octets, passed } => {
+                let length = room.len().min(octets.len() - *passed);
+                room[..length].copy_from_slice(&octets[*passed..*passed + length]);
+                *passed += length;
+                Ok(length)
+            }
+            Content::Spool { content, passed } => {
+                let read = content
+                    .read_at(room, *passed)
+                    .map_err(PackageError::system("read", path))?;
+                *passed += read as u64;
+                Ok(read)
+            }
+            Content::Coded { .. } => Ok(0),
+        }
+    }
+
+    /// Fails when it is of a file that is not what it was when it was opened.
+    fn check_unchanged(&self, path: &Path) -> Result<(), PackageError> {
+        match self {
+            Content::File { file, before } => check_unchanged(file, before, path),
             _ => Ok(()),
         }
+    }
+}
+
+impl Coder {
+    fn new(coding: ContentCoding) -> Coder {
+        let level = Compression::default();
+        match coding {
+            ContentCoding::Gzip => Coder::Gzip(GzEncoder::new(Vec::new(), level)),
+            ContentCoding::Deflate => Coder::Deflate(ZlibEncoder::new(Vec::new(), level)),
+        }
+    }
+
+    /// Codes these octets; what is ready is added to `coded`.
+    fn push(
+        &mut self,
+        octets: &[u8],
+        coded: &mut Vec<u8>,
+        path: &Path,
+    ) -> Result<(), PackageError> {
+        let (result, ready) = match self {
+            Coder::Gzip(coder) => (coder.write_all(octets), coder.get_mut()),
+            Coder::Deflate(coder) => (coder.write_all(octets), coder.get_mut()),
+        };
+        result.map_err(PackageError::system("code", path))?;
+        coded.append(ready);
+        Ok(())
+    }
+
+    fn finish(self, coded: &mut Vec<u8>, path: &Path) -> Result<(), PackageError> {
+        let rest = match self {
+            Coder::Gzip(coder) => coder.finish(),
+            Coder::Deflate(coder) => coder.finish(),
+        };
+        coded.append(&mut rest.map_err(PackageError::system("code", path))?);
+        Ok(())
     }
 }
 

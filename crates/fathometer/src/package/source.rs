@@ -32,7 +32,7 @@ pub enum Item {
         critical: bool,
     },
     /// It came with an archive.
-    InMemory(Box<har::Resource>),
+    Spooled(Box<har::Resource>),
 }
 
 /// Files to be packed, one after the other.

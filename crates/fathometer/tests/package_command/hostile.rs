@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fathometer::package::name;
 use fathometer_http::package::{Encoder, Entry, Limits, Piece, Version};
+use fathometer_model::ContentCoding;
 
 use crate::place::{Place, independent_reader};
 
@@ -241,4 +242,76 @@ fn nothing_is_overwritten_unless_asked_for() {
         .run(&again)
         .failed(&["in/self.objp", "write it elsewhere"]);
     assert_eq!(place.tree("in").len(), 2);
+}
+
+#[test]
+fn two_files_for_one_place_are_refused_with_force_as_without() {
+    let place = Place::new();
+    let coded = |name: &str, content: &[u8]| {
+        let entries = vec![
+            Entry {
+                name: name.to_owned(),
+                size: Some(content.len() as u64),
+                coding: Some(ContentCoding::Gzip),
+                ..Entry::default()
+            },
+            Entry {
+                name: format!("{name}.gz"),
+                size: Some(content.len() as u64),
+                ..Entry::default()
+            },
+        ];
+        let limits = Limits::default();
+        let mut encoder = Encoder::new(Version::Two, entries, &limits).unwrap();
+        let mut package = Vec::new();
+        while let Some(piece) = encoder.next() {
+            match piece {
+                Piece::Octets(octets) => package.extend_from_slice(octets),
+                Piece::Content { .. } => {
+                    package.extend_from_slice(&encoder.content(content).unwrap());
+                    package.extend_from_slice(content);
+                }
+            }
+        }
+        package
+    };
+    for (package, path, told) in [
+        (
+            package(
+                Version::Two,
+                &[("b", b"b"), ("a%41", b"one"), ("aA", b"two")],
+            ),
+            "aA",
+            "\"aA\" is left out",
+        ),
+        (
+            package(
+                Version::One,
+                &[("b", b"b"), ("x/y", b"one"), ("x/%79", b"two")],
+            ),
+            "x/y",
+            "\"x/%79\" is left out",
+        ),
+        (coded("a", b"one"), "a.gz", "\"a.gz\" is left out"),
+    ] {
+        place.write("x.objp", package);
+        for force in [&[][..], &["--force"]] {
+            let folder = format!("out-{}-{}", path.replace('/', "-"), force.len());
+            let words = [&["unpack", "x.objp", &folder], force].concat();
+            let told = match force.is_empty() {
+                true => "exists",
+                false => told,
+            };
+            place.run(&words).failed(&[told]);
+            let kept = fs::read(place.path(&folder).join(path)).unwrap();
+            assert_eq!(kept, b"one", "{path} {force:?}");
+            // What another package left is overwritten all the same.
+            if !force.is_empty() {
+                place.write(format!("{folder}/{path}"), "old");
+                place.run(&words).failed(&[told]);
+                let kept = fs::read(place.path(&folder).join(path)).unwrap();
+                assert_eq!(kept, b"one", "{path}");
+            }
+        }
+    }
 }

@@ -164,3 +164,61 @@ fn the_list_tells_what_is_in_it() {
         (&17.into(), &().into())
     );
 }
+
+#[test]
+fn text_goes_coded_and_comes_back() {
+    let place = Place::new();
+    let text = "all work and no play makes a dull file\n";
+    place.write("in/small.html", text.repeat(30));
+    place.write("in/large.css", text.repeat(40_000));
+    place.write("in/tiny.txt", "x");
+    place.write("in/empty.txt", "");
+    place.write("in/noise.png", noise(50_000, 7));
+    let plain = place.tree("in");
+    for (coding, ending) in [("gzip", "gz"), ("deflate", "deflate")] {
+        let packed = place
+            .run(&[
+                "pack", "in", "-o", "x.objp", "--coding", coding, "--json", "--force",
+            ])
+            .done()
+            .json();
+        assert_eq!(packed["files"], 5);
+        let octets = packed["octets"].as_u64().unwrap();
+        assert!((50_000..60_000).contains(&octets), "{octets}");
+        // Of what is large the size is known at its end; what does not shrink goes as it is.
+        let read = independent_reader(&place.path("x.objp"));
+        assert_eq!(read.outcome, "complete");
+        let coded: Vec<(&str, &str)> = read
+            .files
+            .iter()
+            .map(|file| (&file.name[..], &file.coding[..]))
+            .collect();
+        let none = read.files[0].coding.as_str();
+        assert_eq!(
+            coded,
+            [
+                ("empty.txt", none),
+                ("large.css", coding),
+                ("noise.png", none),
+                ("small.html", coding),
+                ("tiny.txt", none)
+            ]
+        );
+        let out = format!("out-{coding}");
+        place.run(&["unpack", "x.objp", &out, "--decode"]).done();
+        assert_eq!(place.tree(&out), plain);
+        let beside = format!("beside-{coding}");
+        place.run(&["unpack", "x.objp", &beside]).done();
+        let beside = place.tree(&beside);
+        let coded = beside.keys().filter(|path| {
+            let ending_of = path.extension().and_then(|ending| ending.to_str());
+            ending_of == Some(ending)
+        });
+        assert_eq!(coded.count(), 2, "{:?}", beside.keys());
+        assert_eq!(beside.len(), 5);
+    }
+    let old = [
+        "pack", "in", "-o", "y.objp", "--coding", "gzip", "--format", "1",
+    ];
+    place.run(&old).failed(&["--format 2"]);
+}

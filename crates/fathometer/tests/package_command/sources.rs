@@ -174,3 +174,35 @@ fn an_archive_of_a_visit_is_packed_with_its_contents() {
         .run(&["pack", "visit.har", "--page", "x"])
         .failed(&["is no folder"]);
 }
+
+#[test]
+fn of_an_archive_one_content_is_in_memory_at_a_time() {
+    let place = Place::new();
+    // Forty contents of a megabyte and a half, of which no two fit into what is allowed beside the program.
+    let text = "x".repeat(1_500_000);
+    let entries: Vec<_> = (0..40)
+        .map(|n| {
+            serde_json::json!({
+                "request": { "method": "GET", "url": format!("https://a.example/{n:02}.txt") },
+                "response": { "status": 200, "content": { "mimeType": "text/plain", "text": text } },
+            })
+        })
+        .collect();
+    let har = serde_json::json!({ "log": { "entries": entries } }).to_string();
+    drop(entries);
+    let mut child = place.start(&["pack", "-", "-o", "v.objp", "--json"]);
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(har.as_bytes()).unwrap();
+    // All of it was read but the last octets, which the pipe holds.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let peak: u64 = peak
+        .and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+        .unwrap();
+    assert!(peak < 40_000, "{peak} kB for 60 MB of contents");
+    drop(pipe);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let packed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(packed["content_octets"], 60_000_000);
+}
