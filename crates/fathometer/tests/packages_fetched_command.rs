@@ -272,3 +272,62 @@ fn a_list_of_files_is_fetched_by_any_policy() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("is no target"), "{said}");
 }
+
+#[test]
+fn a_file_of_unknown_size_comes_with_the_package() {
+    let folder = tempfile::tempdir().unwrap();
+    page(folder.path());
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    let roots = roots.path().to_str().unwrap();
+    let arguments = [
+        "--packages",
+        "on-the-fly",
+        "--dynamic",
+        "/b.gif,parts=3,size=4k,every=20ms,type=image/gif",
+        "--dynamic",
+        "/c.gif,parts=3,every=20ms",
+    ];
+    let clear = Server::start(folder.path(), &arguments);
+    let tls = ["--tls", "--ca-out", roots, "--protocols", "h1,h2,h3"];
+    let secure = Server::start(folder.path(), &[&arguments[..], &tls].concat());
+    let plain = format!("http://127.0.0.1:{}/", clear.port);
+    let protected = format!("https://localhost:{}/", secure.port);
+    for (carrier, url) in [
+        ("h1.0", &plain),
+        ("h1.1", &plain),
+        ("h2c", &plain),
+        ("h2", &protected),
+        ("h3", &protected),
+    ] {
+        for bundled in [true, false] {
+            let policy = match bundled {
+                true => format!("{carrier}-package"),
+                false => carrier.to_owned(),
+            };
+            let mut arguments = vec![&url[..], "--policy", &policy];
+            if url == &protected {
+                arguments.extend(["--cacert", roots]);
+            }
+            let value = fetched(&arguments);
+            let files = ways(&value);
+            let way = if bundled { "bundled" } else { "singly" };
+            assert_eq!(files.len(), 4, "{policy}");
+            assert!(
+                files.iter().all(|file| file.1 == way),
+                "{policy}: {files:?}"
+            );
+            let octets = |target: &str| {
+                let files = value["files"].as_array().unwrap();
+                let file = files.iter().find(|file| file["target"] == target);
+                file.unwrap()["octets"].as_u64()
+            };
+            assert_eq!(octets("/b.gif"), Some(3 * 4096), "{policy}");
+            assert_eq!(octets("/c.gif"), Some(5010), "{policy}");
+            if bundled {
+                assert_eq!(value["exchanges"].as_array().unwrap().len(), 1, "{policy}");
+                let behind = files[2..].iter().map(|file| file.0);
+                assert!(behind.eq(["/b.gif", "/c.gif"]), "{policy}: {files:?}");
+            }
+        }
+    }
+}

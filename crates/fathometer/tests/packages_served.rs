@@ -9,7 +9,7 @@ mod serving;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufReader, IoSlice};
+use std::io::{BufReader, IoSlice, Read as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -23,8 +23,8 @@ use fathometer_http::h1::server::{Connection, ServerConfig};
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
 use fathometer_http::origin::store::Work;
-use fathometer_http::package::Version;
 use fathometer_http::package::have::{Keys, key};
+use fathometer_http::package::{Decoder, Event, Limits, Version};
 use fathometer_model::Seed;
 use fathometer_sys::Clock;
 use fathometer_workload::microscape;
@@ -623,5 +623,143 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Two parts of content that lie so far apart that nobody waits for the second.
+const HALF: &str = "/feed.txt,parts=2,size=1000,every=1h";
+
+/// What curl writes while a response is still being made.
+struct Streaming {
+    child: Child,
+    stdout: ChildStdout,
+}
+
+impl Streaming {
+    fn start(server: &Server, path: &str, options: &[&str]) -> Streaming {
+        let mut child = Command::new("curl")
+            .args(["--silent", "--insecure", "--no-buffer"])
+            .args(options)
+            .arg(format!("{}://{}{path}", server.scheme, server.address))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("curl is installed");
+        let stdout = child.stdout.take().unwrap();
+        Streaming { child, stdout }
+    }
+
+    /// The next octets, which come before the response has ended.
+    fn next(&mut self) -> Vec<u8> {
+        let mut room = vec![0; 64 * 1024];
+        let read = self.stdout.read(&mut room).unwrap();
+        assert!(read > 0, "the response has ended");
+        room.truncate(read);
+        room
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn content_that_is_made_leaves_part_by_part() {
+    let folder = folder();
+    for (speaks, asks) in SPOKEN {
+        let server = Server::start(
+            folder.path(),
+            &[
+                &[
+                    "--dynamic",
+                    HALF,
+                    "--dynamic",
+                    "/set/07.bin,parts=5,every=1ms",
+                ],
+                speaks,
+            ]
+            .concat(),
+        );
+        let mut streaming = Streaming::start(&server, "/feed.txt", asks);
+        let mut half = Vec::new();
+        while half.len() < 1000 {
+            half.extend(streaming.next());
+        }
+        assert!(half.starts_with(b"part 1 of 2\n") && half.len() == 1000);
+        drop(streaming);
+        let head = server.curl("/feed.txt", &[asks, &["--head"]].concat());
+        assert_eq!((head.status, head.field("content-length")), (200, None));
+        // A file is handed on as it is.
+        let file = server.curl("/set/07.bin", asks);
+        assert_eq!(file.field("content-length"), None, "{asks:?}");
+        assert_eq!(file.field("etag"), None, "{asks:?}");
+        let chunked = asks.contains(&"--http1.1").then_some("chunked");
+        assert_eq!(file.field("transfer-encoding"), chunked, "{asks:?}");
+        let whole = fs::read(folder.path().join("set/07.bin")).unwrap();
+        assert!(file.content == whole, "{asks:?}");
+    }
+    let server = Server::start(folder.path(), &["--dynamic", "/set/07.bin,every=1ms"]);
+    let old = server.curl("/set/07.bin", &["--http1.0"]);
+    assert_eq!(old.field("transfer-encoding"), None);
+    assert!(old.content == fs::read(folder.path().join("set/07.bin")).unwrap());
+}
+
+#[test]
+fn a_package_has_files_before_what_is_still_being_made() {
+    let folder = folder();
+    let plan = tempfile::NamedTempFile::new().unwrap();
+    fs::write(
+        plan.path(),
+        "/index.html /feed.txt /s.css /big.png /a%20b.gif\n",
+    )
+    .unwrap();
+    let plan = plan.path().to_str().unwrap();
+    let packages = ["--packages", "on-the-fly", "--package-plan", plan];
+    for (speaks, asks) in SPOKEN {
+        let dynamic = ["--dynamic", HALF];
+        let server = Server::start(folder.path(), &[&packages[..], &dynamic, speaks].concat());
+        let options = [asks, &["--header", PACKAGE]].concat();
+        let mut streaming = Streaming::start(&server, "/", &options);
+        let mut decoder = Decoder::new(Limits::default());
+        let (mut whole, mut part) = (Vec::new(), 0);
+        while part < 1000 {
+            let octets = streaming.next();
+            let mut rest = &octets[..];
+            while let Some(event) = decoder.poll(&mut rest).unwrap() {
+                match event {
+                    Event::End { .. } => whole.push(decoder.entry().name.clone()),
+                    Event::Data { content, .. } if whole.len() == FILES.len() => {
+                        part += content.len();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(whole, FILES, "{asks:?}");
+        assert_eq!(decoder.entry().name, "feed.txt");
+        assert_eq!(decoder.entry().size, None);
+        drop(streaming);
+        drop(server);
+
+        let short = ["--dynamic", "/feed.txt,parts=4,size=700,every=5ms"];
+        let server = Server::start(folder.path(), &[&packages[..], &short, speaks].concat());
+        let package = server.curl("/", &options);
+        assert_eq!(package.field("content-length"), None, "{asks:?}");
+        assert_eq!(package.field("etag"), None, "{asks:?}");
+        let files = read(&package.content);
+        let all = [&FILES[..], &["feed.txt"]].concat();
+        assert_eq!(names(&files), all, "{asks:?}");
+        assert_has_the_files_of(folder.path(), &files[..FILES.len()]);
+        let feed = server.curl("/feed.txt", asks).content;
+        let path = folder.path().join("feed.copy");
+        fs::write(&path, feed).unwrap();
+        assert_eq!(files[FILES.len()].sha256, sha256(&path));
+        fs::remove_file(&path).unwrap();
+        // What needs sizes goes without it.
+        let options = [asks, &["--header", VERSION_ONE]].concat();
+        assert_eq!(names(&read(&server.curl("/", &options).content)), FILES);
     }
 }
