@@ -127,6 +127,10 @@ pub struct Datagrams {
     pub overflowed: u64,
     /// Datagrams that the kernel would not send, for want of memory or of a way.
     pub unsent: u64,
+    /// Calls by which they were sent; one call sends several with segmentation offload (GSO).
+    pub send_calls: u64,
+    /// Buffers into which they were received; one holds several with receive offload (GRO).
+    pub receive_buffers: u64,
     /// The most requests that were under way at a time on one connection.
     pub most_streams: u64,
 }
@@ -146,6 +150,8 @@ impl Datagrams {
         self.lost += other.lost;
         self.overflowed += other.overflowed;
         self.unsent += other.unsent;
+        self.send_calls += other.send_calls;
+        self.receive_buffers += other.receive_buffers;
         self.most_streams = self.most_streams.max(other.most_streams);
     }
 }
@@ -218,6 +224,10 @@ pub struct DatagramsSummary {
     pub overflowed: u64,
     /// Datagrams that the kernel would not send.
     pub unsent: u64,
+    /// Calls by which datagrams were sent: fewer than those with segmentation offload (GSO).
+    pub send_calls: u64,
+    /// Buffers into which datagrams were received: fewer than those with receive offload (GRO).
+    pub receive_buffers: u64,
     /// The most requests that were under way at a time on one connection.
     pub most_streams: u64,
 }
@@ -233,6 +243,8 @@ impl DatagramsSummary {
             packets_lost: datagrams.lost,
             overflowed: datagrams.overflowed,
             unsent: datagrams.unsent,
+            send_calls: datagrams.send_calls,
+            receive_buffers: datagrams.receive_buffers,
             most_streams: datagrams.most_streams,
         })
     }

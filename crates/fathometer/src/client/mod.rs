@@ -1,5 +1,5 @@
 //! Hosts a page driver on kernel sockets: one thread, one poll loop, as many connections as the
-//! policy opens.
+//! policy opens. Its waits end when they should, to the kernel's timers: QUIC paces by microseconds.
 //!
 //! The loop adds no policy: it opens, writes and closes when the driver says so, and hands over
 //! bytes as soon as the kernel has them. What it does decide is what the kernel needs to be told
@@ -18,14 +18,14 @@ use std::time::Duration;
 use fathometer_http::driver::{Action, ConnectionId, PageDriver, Protocol};
 use fathometer_model::{Instant, Seed};
 use fathometer_sys::clock::thread_cpu_time;
+use fathometer_sys::poller::{Poller, Ready};
 use fathometer_sys::udp::ReceiveBuffer;
 use fathometer_sys::{Clock, SocketOptions, socket};
 use fathometer_tls::ClientSettings;
-use mio::{Events, Poll, Token};
 
 use self::quic::QuicTransport;
 use self::transport::Transport;
-pub use self::transport::alpn_name;
+use crate::quic::Batches;
 use crate::quic::client::ClientSettings as QuicSettings;
 
 /// What the client asks of its sockets.
@@ -66,6 +66,12 @@ pub struct LoopStatistics {
     pub busy_max: Duration,
     /// How late the driver's own timers were served, at most.
     pub timer_lag_max: Duration,
+    /// Waits for timers of QUIC (pacing, losses, acknowledgements) that nothing else ended.
+    pub transport_waits: u64,
+    /// How late these ended, in all.
+    pub transport_lag: Duration,
+    /// In how many pieces datagrams of QUIC went to the kernel and came from it.
+    pub datagrams: Batches,
     /// Processor time of the thread from the first connection to the end of the last: the driver's, the
     /// loop's, and the kernel's on its behalf.
     pub cpu_time: Duration,
@@ -82,6 +88,9 @@ impl LoopStatistics {
         LoopStatistics {
             busy_max: self.busy_max.max(later.busy_max),
             timer_lag_max: self.timer_lag_max.max(later.timer_lag_max),
+            transport_waits: self.transport_waits + later.transport_waits,
+            transport_lag: self.transport_lag + later.transport_lag,
+            datagrams: self.datagrams.and(later.datagrams),
             cpu_time: self.cpu_time + later.cpu_time,
             timed_out: self.timed_out || later.timed_out,
             tls_failure: self.tls_failure.or(later.tls_failure),
@@ -104,6 +113,11 @@ pub enum ClientError {
     NoQuic(String),
 }
 
+/// Sockets whose readiness is learnt at a time.
+const EVENTS: usize = 256;
+/// The longest wait between two looks at what might end the retrieval.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Drives a retrieval to its end, to `deadline`, or until `interrupted` says so (asked at least
 /// every 100 ms).
 pub fn drive(
@@ -114,15 +128,14 @@ pub fn drive(
     deadline: Instant,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<LoopStatistics, ClientError> {
-    let hosted = driver.policy().protocol == Protocol::Http3;
-    if hosted && sockets.quic.is_none() {
-        return Err(ClientError::NoQuic(driver.policy().to_string()));
+    let policy = driver.policy();
+    if policy.protocol == Protocol::Http3 && sockets.quic.is_none() {
+        return Err(ClientError::NoQuic(policy.to_string()));
     }
-    if driver.policy().tls && !hosted && sockets.tls.is_none() {
-        return Err(ClientError::NoTls(driver.policy().to_string()));
+    if policy.tls && policy.first_protocol() != Protocol::Http3 && sockets.tls.is_none() {
+        return Err(ClientError::NoTls(policy.to_string()));
     }
-    let mut poll = Poll::new()?;
-    let mut events = Events::with_capacity(256);
+    let mut poller = Poller::new(EVENTS).map_err(io::Error::other)?;
     let mut host = Host {
         driver,
         open: BTreeMap::new(),
@@ -138,7 +151,7 @@ pub fn drive(
     let mut woken = clock.now();
     loop {
         loop {
-            host.obey(&poll)?;
+            host.obey(&poller)?;
             if let Some(datagrams) = &mut datagrams {
                 host.work(datagrams);
             }
@@ -155,16 +168,18 @@ pub fn drive(
             break;
         }
         host.statistics.busy_max = host.statistics.busy_max.max(now.since(woken));
-        let due = host.poll_timeout();
-        let wake = due.map_or(deadline, |t| t.min(deadline));
-        let wait = wake.since(now).min(Duration::from_millis(100));
-        match poll.poll(&mut events, Some(wait)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-            _ => {}
-        }
+        let of_quic = host.quic_timeout();
+        let due = earlier(host.driver.poll_timeout(), of_quic);
+        let wake = earlier(due, Some(deadline)).unwrap_or(deadline);
+        let wait = wake.since(now).min(LOOK);
+        let ready = poller.wait(Some(wait)).map_err(io::Error::other)?;
         woken = clock.now();
-        for event in &events {
-            host.handle(event, &mut buffer, woken)?;
+        for place in 0..ready {
+            host.handle(poller.ready(place), &mut buffer, woken)?;
+        }
+        if let Some(due) = of_quic.filter(|due| ready == 0 && *due > now && *due <= woken) {
+            host.statistics.transport_waits += 1;
+            host.statistics.transport_lag += woken.since(due);
         }
         if let Some(due) = host.driver.poll_timeout() {
             let now = clock.now();
@@ -175,8 +190,15 @@ pub fn drive(
             }
         }
     }
+    for transport in std::mem::take(&mut host.quic).into_values() {
+        host.retire(transport.batches());
+    }
     host.statistics.cpu_time = thread_cpu_time().saturating_sub(used_before);
     Ok(host.statistics)
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    [one, other].into_iter().flatten().min()
 }
 
 /// What the loop holds.
@@ -190,30 +212,34 @@ struct Host<'a> {
     statistics: LoopStatistics,
 }
 
-fn token(id: ConnectionId) -> Token {
-    Token(id.0 as usize)
+fn token(id: ConnectionId) -> u64 {
+    id.0.into()
 }
 
-fn identity(token: Token) -> ConnectionId {
-    ConnectionId(token.0 as u32)
+fn identity(token: u64) -> ConnectionId {
+    ConnectionId(token as u32)
 }
 
 impl Host<'_> {
     /// Carries out what the driver wants done with its connections.
-    fn obey(&mut self, poll: &Poll) -> io::Result<()> {
+    fn obey(&mut self, poller: &Poller) -> io::Result<()> {
         while let Some(action) = self.driver.poll_action() {
             match action {
-                Action::Connect(id) if self.driver.policy().protocol == Protocol::Http3 => {
+                Action::Connect(id) if self.driver.protocol_of(id) == Protocol::Http3 => {
                     let now = self.clock.now();
                     let Some(settings) = &self.sockets.quic else {
                         continue;
                     };
                     let seed = self.sockets.seed;
+                    let server = match self.driver.port_of(id) {
+                        Some(port) => SocketAddr::new(self.server.ip(), port),
+                        None => self.server,
+                    };
                     let begun =
-                        QuicTransport::connect(id, self.driver, self.server, settings, seed, now);
+                        QuicTransport::connect(id, self.driver, server, settings, seed, now);
                     match begun {
                         Ok(transport) => {
-                            transport.register(poll.registry(), token(id))?;
+                            poller.add(&transport, token(id))?;
                             self.quic.insert(id, transport);
                         }
                         Err(error) => {
@@ -225,8 +251,8 @@ impl Host<'_> {
                 Action::Connect(id) => {
                     match socket::connect(self.server, None, &self.sockets.options) {
                         Ok(stream) => {
-                            let transport = Transport::new(stream, poll.registry(), token(id))?;
-                            self.open.insert(id, transport);
+                            poller.add(&stream, token(id))?;
+                            self.open.insert(id, Transport::new(stream));
                         }
                         Err(error) => {
                             let failure = socket::classify(&error);
@@ -240,8 +266,9 @@ impl Host<'_> {
                     }
                 }
                 Action::Close(id) | Action::Abort(id) if self.quic.contains_key(&id) => {
-                    if let Some(transport) = self.quic.remove(&id) {
+                    if let Some(mut transport) = self.quic.remove(&id) {
                         transport.close(self.clock.now());
+                        self.retire(transport.batches());
                     }
                 }
                 Action::Close(id) => {
@@ -278,24 +305,21 @@ impl Host<'_> {
         }
     }
 
-    /// When something is due if nothing happens before.
-    fn poll_timeout(&mut self) -> Option<Instant> {
+    /// When something is due for QUIC if nothing happens before.
+    fn quic_timeout(&mut self) -> Option<Instant> {
         let transports = self.quic.values_mut();
-        let transports = transports.filter_map(QuicTransport::poll_timeout).min();
-        let driver = self.driver.poll_timeout();
-        [driver, transports].into_iter().flatten().min()
+        transports.filter_map(QuicTransport::poll_timeout).min()
     }
 
-    fn handle(
-        &mut self,
-        event: &mio::event::Event,
-        buffer: &mut [u8],
-        now: Instant,
-    ) -> io::Result<()> {
-        let id = identity(event.token());
+    /// Counts what a connection of QUIC that is over was sent and received in.
+    fn retire(&mut self, batches: Batches) {
+        self.statistics.datagrams = self.statistics.datagrams.and(batches);
+    }
+
+    fn handle(&mut self, ready: Ready, buffer: &mut [u8], now: Instant) -> io::Result<()> {
+        let id = identity(ready.token);
         if let Some(transport) = self.quic.get_mut(&id) {
-            let readable = event.is_readable() || event.is_error();
-            transport.handle_ready(readable, event.is_writable());
+            transport.handle_ready(ready.readable, ready.writable);
             return Ok(());
         }
         let Some(transport) = self.open.get_mut(&id) else {
@@ -304,10 +328,10 @@ impl Host<'_> {
         if !transport.handle_progress(id, self.driver, self.sockets, now)? {
             return Ok(());
         }
-        if event.is_writable() {
+        if ready.writable {
             transport.wants_write = true;
         }
-        if event.is_readable() || event.is_error() {
+        if ready.readable {
             let quick_ack = self.sockets.quick_ack;
             transport.read_all(id, self.driver, buffer, quick_ack, self.clock);
         }

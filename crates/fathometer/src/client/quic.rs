@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use fathometer_http::client::{Event as HttpEvent, RequestLine, SendError};
@@ -11,9 +11,8 @@ use fathometer_http::h3;
 use fathometer_model::{Instant, Seed, TlsRecord};
 use fathometer_quic::{EarlyData, Handshake};
 use fathometer_sys::udp::ReceiveBuffer;
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
 
+use crate::quic::Batches;
 use crate::quic::client::{ClientSettings, Event, Http3Client};
 
 /// One connection.
@@ -23,6 +22,12 @@ pub(super) struct QuicTransport {
     is_over: bool,
     /// What the connection failed on, in words, until it is taken.
     pub(super) failure: Option<String>,
+}
+
+impl AsFd for QuicTransport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.client.as_fd()
+    }
 }
 
 impl QuicTransport {
@@ -46,13 +51,6 @@ impl QuicTransport {
         })
     }
 
-    /// Has the poll tell of its socket.
-    pub(super) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
-        let socket = self.client.as_fd().as_raw_fd();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut SourceFd(&socket), token, interest)
-    }
-
     /// Takes note of what the poll said of its socket.
     pub(super) fn handle_ready(&mut self, readable: bool, writable: bool) {
         self.client.handle_ready(readable, writable);
@@ -61,6 +59,11 @@ impl QuicTransport {
     /// When it wants to be worked on at the latest.
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         self.client.poll_timeout()
+    }
+
+    /// In how many pieces its datagrams went to the kernel and came from it.
+    pub(super) fn batches(&self) -> Batches {
+        self.client.batches()
     }
 
     /// Does all that can be done: requests of the driver go in, what came is handed over, and what is to
@@ -144,8 +147,8 @@ impl QuicTransport {
         true
     }
 
-    /// Tells the server that it is over, and lets go of the connection.
-    pub(super) fn close(mut self, now: Instant) {
+    /// Tells the server that it is over.
+    pub(super) fn close(&mut self, now: Instant) {
         if !self.is_over {
             self.client.close(now);
         }
@@ -176,9 +179,8 @@ fn record(handshake: &Handshake, begun: Instant, finished: Instant) -> TlsRecord
         begun,
         finished,
         version: "1.3".to_owned(),
-        // QUIC does not tell.
-        cipher_suite: String::new(),
-        resumed: handshake.certificates.0 == 0,
+        cipher_suite: handshake.cipher_suite.unwrap_or_default().to_owned(),
+        resumed: handshake.resumed,
         early_data: match handshake.early_data {
             EarlyData::None => None,
             EarlyData::Accepted => Some(true),

@@ -4,7 +4,7 @@
 //! turn, so that the network sees the client's buffering and no other.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream as StdStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,6 @@ use fathometer_http::driver::{ConnectionId, PageDriver, Protocol};
 use fathometer_model::{Failure, Instant, TlsRecord};
 use fathometer_sys::{Clock, socket};
 use fathometer_tls::{ClientSettings, EarlyData, Resumption, Session, TlsFailure};
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
 
 use super::ClientSockets;
 
@@ -43,14 +41,8 @@ struct Tls {
 
 impl Transport {
     /// Begins with a socket that is being connected.
-    pub(super) fn new(
-        stream: StdStream,
-        registry: &Registry,
-        token: Token,
-    ) -> io::Result<Transport> {
-        let mut stream = TcpStream::from_std(stream);
-        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Transport {
+    pub(super) fn new(stream: TcpStream) -> Transport {
+        Transport {
             stream,
             connected: false,
             ended: false,
@@ -58,7 +50,7 @@ impl Transport {
             ending: false,
             tls: None,
             tls_failure: None,
-        })
+        }
     }
 
     /// Looks whether the socket is connected by now; says so.
@@ -368,7 +360,7 @@ impl Tls {
         };
         self.told = true;
         let agreed = handshake.alpn.as_deref();
-        check_protocol(driver.policy().protocol, agreed)?;
+        check_protocol(driver.protocol_of(id), agreed)?;
         let protocol = agreed.map(|name| String::from_utf8_lossy(name).into_owned());
         let record = TlsRecord {
             begun: self.begun,
@@ -400,7 +392,7 @@ impl Tls {
 
 /// Whether what ALPN settled is what the policy speaks. HTTP/1.x needs no ALPN.
 fn check_protocol(wanted: Protocol, agreed: Option<&[u8]>) -> Result<(), Refused> {
-    let name = alpn_name(wanted);
+    let name = wanted.alpn();
     let fits = match (wanted, agreed) {
         (Protocol::Http1(_), None) => true,
         (_, agreed) => agreed == Some(name.as_bytes()),
@@ -413,15 +405,6 @@ fn check_protocol(wanted: Protocol, agreed: Option<&[u8]>) -> Result<(), Refused
         failure: Failure::TlsFailed,
         words: format!("the server does not speak {name}: ALPN settled on {instead}"),
     })
-}
-
-/// The name of a protocol in ALPN.
-pub fn alpn_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Http1(_) => "http/1.1",
-        Protocol::Http2 => "h2",
-        Protocol::Http3 => "h3",
-    }
 }
 
 /// The failure of a connection attempt that has ended badly.

@@ -12,17 +12,17 @@ use fathometer_http::driver::{
     Revalidation, ValidatorCache, Version, Visit,
 };
 use fathometer_http::h3;
-use fathometer_model::{Bytes, ContentCoding, Delivery, Instant, Outcome, Seed};
+use fathometer_model::{Bytes, ContentCoding, Delivery, Instant, Outcome, Seed, ServiceNews};
 use fathometer_quic::TransportSettings;
 use fathometer_sys::{Clock, Interrupt, SocketOptions};
 use fathometer_tls::ClientSettings;
 
 use super::Failure;
 use super::load::security::SecurityArguments;
-use crate::client::{self, ClientSockets, LoopStatistics, alpn_name};
+use crate::client::{self, ClientSockets, LoopStatistics};
 use crate::key_log::KeyLogFile;
-use crate::quic::Sockets as QuicSockets;
 use crate::quic::client::ClientSettings as QuicSettings;
+use crate::quic::{Sockets as QuicSockets, UdpOffload};
 use crate::url::Url;
 
 /// Arguments of `fetch`.
@@ -31,7 +31,8 @@ pub struct FetchArguments {
     /// The page: http://host[:port]/path or https://host[:port]/path
     url: String,
     /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipeline,
-    /// h1.1-pipeline-ranges, h2, h2c, h2xN, h2-sharded, h2-push, h3; by default h1.1 for http and h2 for
+    /// h1.1-pipeline-ranges, h2, h2c, h2xN, h2-sharded, h2-push, h3, h3-alt-svc (h2 until the server
+    /// has told of h3 by Alt-Svc); by default h1.1 for http and h2 for
     /// https. Behind any of them: -package, -package-v1, -package-delta, -tar, -tar-whole or -zip, to
     /// ask for all files in one response; package alone is h1.1-package
     #[arg(long)]
@@ -66,6 +67,9 @@ pub struct FetchArguments {
     /// Acknowledge every segment at once (TCP_QUICKACK)
     #[arg(long)]
     quickack: bool,
+    /// The offloads of UDP that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
+    #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
+    udp_offload: UdpOffload,
     /// Give up after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
@@ -124,7 +128,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let quic = tls
         .as_ref()
         .filter(|_| policy.protocol == Protocol::Http3)
-        .map(|tls| quic_settings(tls, &options))
+        .map(|tls| quic_settings(tls, &options, arguments.udp_offload))
         .transpose()?;
     let sockets = ClientSockets {
         options: SocketOptions {
@@ -231,6 +235,7 @@ fn read_list(file: &Path, folder: &Url) -> Result<PageList, Failure> {
 fn quic_settings(
     tls: &Arc<ClientSettings>,
     options: &Options,
+    offload: UdpOffload,
 ) -> Result<Arc<QuicSettings>, Failure> {
     let config = h3::client::Config {
         limits: options.limits,
@@ -238,7 +243,8 @@ fn quic_settings(
         ..h3::client::Config::default()
     };
     let transport = TransportSettings::default();
-    let settings = QuicSettings::new(tls, transport, QuicSockets::default(), config);
+    let sockets = QuicSockets::default().offloaded(offload);
+    let settings = QuicSettings::new(tls, transport, sockets, config);
     Ok(Arc::new(settings.map_err(|error| error.to_string())?))
 }
 
@@ -248,7 +254,7 @@ fn tls_settings(
     clock: Clock,
 ) -> Result<Arc<ClientSettings>, Failure> {
     let mut options = arguments.security.options(clock)?;
-    options.alpn = vec![alpn_name(policy.protocol).as_bytes().to_vec()];
+    options.alpn = vec![policy.first_protocol().alpn().as_bytes().to_vec()];
     if options.key_log.is_none()
         && let Some(log) = KeyLogFile::of_environment()
     {
@@ -267,14 +273,10 @@ fn print_protection(retrieval: &Retrieval) {
         return;
     };
     let protocol = connection.protocol.as_deref().unwrap_or("nothing by ALPN");
-    // QUIC does not tell its cipher suite.
-    let suite = match tls.cipher_suite.is_empty() {
-        true => String::new(),
-        false => format!(", {}", tls.cipher_suite),
-    };
     println!(
-        "  protection        {protocol}, TLS {}{suite}{}",
+        "  protection        {protocol}, TLS {}, {}{}",
         tls.version,
+        tls.cipher_suite,
         if tls.resumed { ", resumed" } else { "" }
     );
     println!(
@@ -282,6 +284,44 @@ fn print_protection(retrieval: &Retrieval) {
         tls.finished.since(tls.begun).as_secs_f64() * 1e3,
         tls.sent,
         tls.received
+    );
+}
+
+/// What became known of alternative services and what became of them, and how many exchanges went over what.
+fn print_services(retrieval: &Retrieval) {
+    let Some(start) = start_of(retrieval).filter(|_| !retrieval.services.is_empty()) else {
+        return;
+    };
+    for service in &retrieval.services {
+        let port = service.port.map(|port| format!(" on port {port}"));
+        let what = match service.news {
+            ServiceNews::Known => "known from before",
+            ServiceNews::Found => "told of",
+            ServiceNews::Cleared => "taken back",
+            ServiceNews::Failed => "given up",
+        };
+        let failure = service
+            .failure
+            .map(|failure| format!(": {}", failure.name()));
+        println!(
+            "  HTTP/3            {what}{} after {:.1} ms{}",
+            port.unwrap_or_default(),
+            service.at.since(start).as_secs_f64() * 1e3,
+            failure.unwrap_or_default()
+        );
+    }
+    let over = |protocol: &str| {
+        let connections = &retrieval.connections;
+        let exchanges = retrieval.exchanges.iter().filter(|exchange| {
+            let connection = connections.get(exchange.connection as usize);
+            connection.and_then(|one| one.protocol.as_deref()) == Some(protocol)
+        });
+        exchanges.count()
+    };
+    println!(
+        "  exchanges         {} over h2, {} over h3",
+        over("h2"),
+        over("h3")
     );
 }
 
@@ -345,11 +385,29 @@ fn print_json(
         "files": retrieval.files,
         "exchanges": retrieval.exchanges,
         "connections": retrieval.connections,
+        "services": retrieval.services,
+        "udp": udp_json(statistics),
         "failures": retrieval.failures.iter()
             .map(|(target, failure)| serde_json::json!({ "target": target, "failure": failure }))
             .collect::<Vec<_>>(),
     });
     println!("{value:#}");
+}
+
+/// Of datagrams and QUIC's timers; `null` where there was no QUIC.
+fn udp_json(statistics: &LoopStatistics) -> Option<serde_json::Value> {
+    let datagrams = &statistics.datagrams;
+    (datagrams.send_calls > 0).then(|| {
+        serde_json::json!({
+            "sent": datagrams.sent,
+            "send_calls": datagrams.send_calls,
+            "received": datagrams.received,
+            "receive_calls": datagrams.receive_calls,
+            "receive_buffers": datagrams.receive_buffers,
+            "timer_waits": statistics.transport_waits,
+            "timer_lag_s": statistics.transport_lag.as_secs_f64(),
+        })
+    })
 }
 
 fn bundle_json(answer: &BundleAnswer) -> serde_json::Value {
@@ -460,6 +518,7 @@ fn print_table(
     );
     println!("  connections       {}", retrieval.connections.len());
     print_protection(retrieval);
+    print_services(retrieval);
     print_heads(retrieval);
     println!("  sent, received    {sent}, {received}");
     println!(

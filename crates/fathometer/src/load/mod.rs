@@ -97,6 +97,8 @@ pub use recorder::{Recorder, RecorderError};
 pub use run::run;
 pub use shared::cannot;
 
+use crate::quic::UdpOffload;
+
 /// How long a user of a closed loop waits after a connection could not be established.
 pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -123,6 +125,8 @@ pub struct Options {
     pub tls: Option<Arc<ClientSettings>>,
     /// What servers may send before they are told to go on, in HTTP/2 and HTTP/3.
     pub windows: Windows,
+    /// The offloads of UDP that HTTP/3 uses.
+    pub udp_offload: UdpOffload,
     /// Further fields of every request.
     pub fields: Vec<(String, String)>,
     /// How long an exchange may take, from its first octet sent to the last received. In a
@@ -182,6 +186,7 @@ impl Options {
             policy: Policy::plain(Protocol::Http1(Version::Http11)),
             tls: None,
             windows: Windows::default(),
+            udp_offload: UdpOffload::default(),
             fields: Vec::new(),
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),

@@ -3,8 +3,9 @@
 //! A connection is there when the handshake of QUIC is over, which is that of TLS as well: how long both
 //! took together is the time of connecting. What counts as sent was handed to QUIC, which hands it to
 //! the kernel in the same step as far as congestion control and pacing let it. Requests for which the
-//! server gives no stream wait for one, and are due when there is one. Time limits of QUIC are the
-//! loop's timers, exact to its clock.
+//! server gives no stream wait for one, and are due when there is one. Where a session is resumed with early
+//! data, requests that may be carried out twice leave with the handshake's first words, and are due then.
+//! Time limits of QUIC are the loop's timers, exact to its clock.
 
 use std::io;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ use super::timers::Timer;
 use super::transfer::note_sent;
 use super::worker::Worker;
 use super::{LoadError, Options, security};
-use crate::quic::Sockets;
 use crate::quic::client::{ClientSettings, Event, Http3Client};
+use crate::quic::{Batches, Sockets};
 
 /// What the connections of a test are made of.
 pub(super) struct QuicPlan {
@@ -45,6 +46,7 @@ pub(super) struct QuicConnection {
     is_refused: bool,
     /// Figures that are in the tally already.
     counted: Statistics,
+    batches: Batches,
     overflowed: u64,
     unsent: u64,
 }
@@ -57,6 +59,7 @@ impl QuicConnection {
             stalled: None,
             is_refused: false,
             counted: Statistics::default(),
+            batches: Batches::default(),
             overflowed: 0,
             unsent: 0,
         }
@@ -96,7 +99,8 @@ impl QuicPlan {
             max_idle: None,
             ..TransportSettings::client()
         };
-        let settings = ClientSettings::new(tls, transport, Sockets::default(), http)
+        let sockets = Sockets::default().offloaded(options.udp_offload);
+        let settings = ClientSettings::new(tls, transport, sockets, http)
             .map_err(|error| LoadError::Quic(error.to_string()))?;
         Ok(Some(QuicPlan {
             settings: Arc::new(settings),
@@ -229,6 +233,15 @@ impl Worker<'_> {
             return;
         };
         let client = &mut quic.client;
+        if slot.state == State::Connecting && client.can_send_early() {
+            match self.shared.is_harmless(&slot.exchanges) {
+                true => {
+                    let early = slot.exchanges.iter_mut().filter(|e| e.sent == 0);
+                    early.for_each(|exchange| exchange.due = exchange.planned.max(slot.opened));
+                }
+                false => client.wait_for_handshake(),
+            }
+        }
         let before = client.http_ref().first_unsent();
         client.flush(now);
         let http = client.http_ref();
@@ -319,6 +332,8 @@ impl Worker<'_> {
         };
         let now = quic.client.statistics();
         let before = std::mem::replace(&mut quic.counted, now);
+        let batches = quic.client.batches();
+        let pieces = batches.since(std::mem::replace(&mut quic.batches, batches));
         let overflowed = u64::from(quic.client.overflowed());
         let unsent = quic.client.local_losses().others;
         let datagrams = Datagrams {
@@ -329,6 +344,8 @@ impl Worker<'_> {
             lost: now.packets_lost.saturating_sub(before.packets_lost),
             overflowed: overflowed - std::mem::replace(&mut quic.overflowed, overflowed),
             unsent: unsent - std::mem::replace(&mut quic.unsent, unsent),
+            send_calls: pieces.send_calls,
+            receive_buffers: pieces.receive_buffers,
             most_streams: slot.most_streams.into(),
         };
         slot.most_streams = slot.exchanges.len() as u32;

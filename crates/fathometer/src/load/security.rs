@@ -95,10 +95,9 @@ pub(super) fn count_quic(
     handshake: &quic::Handshake,
     cpu: std::time::Duration,
 ) {
-    // A server that resumes a session shows no certificate.
-    match handshake.certificates.0 {
-        0 => handshakes.resumed += 1,
-        _ => handshakes.full += 1,
+    match handshake.resumed {
+        true => handshakes.resumed += 1,
+        false => handshakes.full += 1,
     }
     match handshake.early_data {
         quic::EarlyData::Accepted => handshakes.early += 1,
@@ -115,11 +114,12 @@ pub(super) fn count_quic(
         .or_default() += 1;
 }
 
-/// What a handshake of QUIC has agreed on: `QUIC, TLS 1.3, h3`.
+/// What a handshake of QUIC has agreed on: `QUIC, TLS 1.3, TLS_AES_128_GCM_SHA256, h3`.
 pub fn agreement_of_quic(handshake: &quic::Handshake) -> String {
     let protocol = handshake.protocol.as_deref().map(String::from_utf8_lossy);
+    let suite = handshake.cipher_suite.unwrap_or("a suite without a name");
     format!(
-        "QUIC, TLS 1.3, {}",
+        "QUIC, TLS 1.3, {suite}, {}",
         protocol.as_deref().unwrap_or("no ALPN")
     )
 }

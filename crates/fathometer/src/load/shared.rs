@@ -296,6 +296,9 @@ pub fn cannot(policy: Policy) -> Option<&'static str> {
         Policy {
             bundle: Some(_), ..
         } => Some("packages and archives are for page retrievals, not for load tests"),
+        Policy { alt_svc: true, .. } => {
+            Some("a load is one of one protocol: write h2 or h3 instead")
+        }
         _ => None,
     }
 }

@@ -40,6 +40,7 @@ use self::machine::{Common, Handed};
 pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
 use self::timers::{Alarm, Timers};
+use crate::quic::Batches;
 
 const WAKE: Token = Token(usize::MAX);
 const LISTENER: usize = usize::MAX / 2;
@@ -104,6 +105,8 @@ pub struct OriginStatistics {
     pub log_lines_lost: u64,
     /// Longest time from the return of a poll to the next one, in nanoseconds.
     pub busy_max_ns: u64,
+    /// In how many pieces datagrams of QUIC went to the kernel and came from it.
+    pub datagrams: Batches,
 }
 
 impl OriginStatistics {
@@ -144,6 +147,7 @@ impl OriginStatistics {
             pauses: self.pauses + other.pauses,
             log_lines_lost: self.log_lines_lost + other.log_lines_lost,
             busy_max_ns: self.busy_max_ns.max(other.busy_max_ns),
+            datagrams: self.datagrams.and(other.datagrams),
         }
     }
 }

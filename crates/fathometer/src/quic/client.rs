@@ -31,7 +31,7 @@ use fathometer_sys::{UdpSocket, socket};
 
 use super::feed::{FileBuffer, feed};
 use super::outbox::{LocalLosses, Outbox, Progress};
-use super::{ALPN, SettingsError, Sockets};
+use super::{ALPN, Batches, SettingsError, Sockets};
 
 /// Octets of one stream read before events are given out.
 const READ_AT_ONCE: usize = 64 * 1024;
@@ -102,10 +102,13 @@ pub struct Http3Client {
     parked: BTreeMap<u64, Parked>,
     /// What was said before the handshake was complete, for the case that it was said in vain.
     early: Option<Vec<EarlyWrite>>,
+    /// What there is to say waits for the handshake, whatever might be said early.
+    is_patient: bool,
     closed: Option<Closed>,
     /// The machine's last events were taken, and the connection's was.
     is_over: bool,
     overflowed: u32,
+    received: Batches,
     handshake: Option<Handshake>,
     statistics: Statistics,
 }
@@ -219,9 +222,11 @@ impl Http3Client {
             input: Input::default(),
             parked: BTreeMap::new(),
             early: can_send_early.then(Vec::new),
+            is_patient: false,
             closed: None,
             is_over: false,
             overflowed: 0,
+            received: Batches::default(),
             handshake: None,
             statistics: Statistics::default(),
         })
@@ -247,7 +252,9 @@ impl Http3Client {
                 Ok(Some(more)) => {
                     // Less than there was room for is all there was; what comes later is told.
                     self.readable = more;
+                    self.received.receive_calls += 1;
                     for received in buffer.iter() {
+                        self.received.note_received(&received);
                         self.endpoint.handle_datagrams(
                             received.from,
                             None,
@@ -277,6 +284,17 @@ impl Http3Client {
     /// The machine of HTTP/3, to be asked.
     pub fn http_ref(&self) -> &Http {
         &self.http
+    }
+
+    /// Whether what is asked now can leave before the handshake is complete (0-RTT).
+    pub fn can_send_early(&self) -> bool {
+        self.early.is_some() && !self.is_patient
+    }
+
+    /// Has all that was not sent yet wait for the handshake: early data may be received twice, which not
+    /// every request bears.
+    pub fn wait_for_handshake(&mut self) {
+        self.is_patient = true;
     }
 
     /// The next event.
@@ -348,6 +366,15 @@ impl Http3Client {
     /// that no path made.
     pub fn overflowed(&self) -> u32 {
         self.overflowed
+    }
+
+    /// In how many pieces datagrams went to the kernel and came from it, so far.
+    pub fn batches(&self) -> Batches {
+        Batches {
+            send_calls: self.outbox.calls,
+            sent: self.outbox.datagrams,
+            ..self.received
+        }
     }
 
     /// Datagrams that the kernel would not send.
@@ -607,7 +634,7 @@ impl Http3Client {
         if self.closed.is_some() {
             return false;
         }
-        let may_speak = self.handshake.is_some() || self.early.is_some();
+        let may_speak = self.handshake.is_some() || self.can_send_early();
         let Some(connection) = self.endpoint.get_mut(self.key).filter(|_| may_speak) else {
             return false;
         };

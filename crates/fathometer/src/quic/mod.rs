@@ -14,7 +14,11 @@ mod feed;
 mod outbox;
 pub mod server;
 
+use std::fmt;
+use std::str::FromStr;
+
 use fathometer_sys::UdpOptions;
+use fathometer_sys::udp::Received;
 
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +69,16 @@ impl Default for Sockets {
 }
 
 impl Sockets {
+    /// The same with these offloads.
+    #[must_use]
+    pub fn offloaded(self, offload: UdpOffload) -> Sockets {
+        Sockets {
+            segmentation: matches!(offload, UdpOffload::On | UdpOffload::Send),
+            coalescing: matches!(offload, UdpOffload::On | UdpOffload::Receive),
+            ..self
+        }
+    }
+
     fn options(&self) -> UdpOptions {
         UdpOptions {
             segmentation: self.segmentation,
@@ -81,5 +95,127 @@ impl Sockets {
     /// Datagrams of one call on a socket that takes so many.
     fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
         usize::from(self.segments).clamp(1, socket.segments())
+    }
+}
+
+/// Which offloads of UDP are used: a level of a factor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum UdpOffload {
+    /// Both, where the kernel and the device have them.
+    #[default]
+    On,
+    /// Segmentation (GSO) alone: datagrams of one length leave by one call.
+    Send,
+    /// Coalescing (GRO) alone: datagrams that came together are received together.
+    Receive,
+    /// None: each datagram is sent by a call, and received into a buffer, of its own.
+    Off,
+}
+
+impl UdpOffload {
+    /// Every one.
+    pub const ALL: [UdpOffload; 4] = [
+        UdpOffload::On,
+        UdpOffload::Send,
+        UdpOffload::Receive,
+        UdpOffload::Off,
+    ];
+
+    /// Its name in arguments and studies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UdpOffload::On => "on",
+            UdpOffload::Send => "send",
+            UdpOffload::Receive => "receive",
+            UdpOffload::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for UdpOffload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that names no offload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no offload of UDP: write on, send, receive or off")]
+pub struct ParseUdpOffloadError(String);
+
+impl FromStr for UdpOffload {
+    type Err = ParseUdpOffloadError;
+
+    fn from_str(text: &str) -> Result<UdpOffload, ParseUdpOffloadError> {
+        let named = |one: &UdpOffload| one.name() == text;
+        let one = UdpOffload::ALL.into_iter().find(named);
+        one.ok_or_else(|| ParseUdpOffloadError(text.to_owned()))
+    }
+}
+
+/// In how many pieces datagrams went to the kernel and came from it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Batches {
+    /// Calls that sent datagrams.
+    pub send_calls: u64,
+    /// Datagrams that they sent.
+    pub sent: u64,
+    /// Calls that received datagrams.
+    pub receive_calls: u64,
+    /// Buffers that they filled, each with one datagram or with several that came together.
+    pub receive_buffers: u64,
+    /// Datagrams in these.
+    pub received: u64,
+}
+
+impl Batches {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Batches) -> Batches {
+        Batches {
+            send_calls: self.send_calls + other.send_calls,
+            sent: self.sent + other.sent,
+            receive_calls: self.receive_calls + other.receive_calls,
+            receive_buffers: self.receive_buffers + other.receive_buffers,
+            received: self.received + other.received,
+        }
+    }
+
+    /// What came since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Batches) -> Batches {
+        Batches {
+            send_calls: self.send_calls - earlier.send_calls,
+            sent: self.sent - earlier.sent,
+            receive_calls: self.receive_calls - earlier.receive_calls,
+            receive_buffers: self.receive_buffers - earlier.receive_buffers,
+            received: self.received - earlier.received,
+        }
+    }
+
+    fn note_received(&mut self, received: &Received<'_>) {
+        self.receive_buffers += 1;
+        self.received += received.octets.len().div_ceil(received.segment.max(1)) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offloads_are_known_by_their_names_and_do_what_they_say() {
+        for offload in UdpOffload::ALL {
+            assert_eq!(offload.name().parse(), Ok(offload));
+        }
+        assert!("gso".parse::<UdpOffload>().is_err());
+        let of = |offload| {
+            let sockets = Sockets::default().offloaded(offload);
+            (sockets.segmentation, sockets.coalescing)
+        };
+        assert_eq!(of(UdpOffload::On), (true, true));
+        assert_eq!(of(UdpOffload::Send), (true, false));
+        assert_eq!(of(UdpOffload::Receive), (false, true));
+        assert_eq!(of(UdpOffload::Off), (false, false));
     }
 }

@@ -33,6 +33,9 @@ pub(super) struct Outbox {
     pub octets: Vec<u8>,
     unsent: Option<(Transmit, usize)>,
     pub losses: LocalLosses,
+    /// Calls that sent something, and the datagrams that they sent.
+    pub calls: u64,
+    pub datagrams: u64,
 }
 
 impl Outbox {
@@ -67,6 +70,14 @@ impl Outbox {
             segment: transmit.segment,
             octets: &self.octets[start..],
         })?;
+        let taken = match sent {
+            Sent::Blocked { taken } => taken,
+            _ => self.octets.len() - start,
+        };
+        let segment = transmit.segment.unwrap_or(self.octets.len()).max(1);
+        let datagrams = taken.div_ceil(segment);
+        self.datagrams += datagrams as u64;
+        self.calls += datagrams.div_ceil(socket.segments()) as u64;
         match sent {
             Sent::Blocked { taken } => {
                 self.unsent = Some((transmit, start + taken));

@@ -410,6 +410,17 @@ fn overlay(below: &mut toml::Table, above: toml::Table) {
 }
 
 impl Embedded {
+    /// Has every response tell that HTTP/3 is spoken on a port of the same host (RFC 7838).
+    pub fn announce_http3(&mut self, port: u16) {
+        self.dress.push(Field {
+            name: "Alt-Svc".to_owned(),
+            value: Some(format!("h3=\":{port}\"; ma=86400")),
+            from: None,
+            after_s: None,
+            on: On::All,
+        });
+    }
+
     /// The time of the period for a request on this path, and what the first of a connection takes
     /// longer.
     pub fn pace(&self, path: &str) -> (Duration, Duration) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum, value_parser};
 use fathometer_analysis::load::{LoadResult, Slo, Verdict};
-use fathometer_http::driver::Policy;
+use fathometer_http::driver::{Policy, Protocol};
 use fathometer_model::Seed;
 use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched};
 
@@ -26,6 +26,7 @@ use super::Failure;
 use super::arguments::{some_time, time};
 use crate::load::{self, Limit, Live, Options, Phase, Users, Windows};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
+use crate::quic::UdpOffload;
 use crate::study::run::machine_facts;
 use crate::url::{self, Url};
 
@@ -85,6 +86,9 @@ pub struct LoadArguments {
     #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().connection)]
     #[arg(value_parser = value_parser!(u32).range(65_535..=MOST_WINDOW))]
     h2_connection_window: u32,
+    /// The offloads of UDP that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
+    #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
+    udp_offload: UdpOffload,
     #[command(flatten)]
     security: SecurityArguments,
     /// What is asked for: webstone, almeida-a, specweb96, today …, or webstone:FILE, wsesslog:FILE,
@@ -216,6 +220,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
             stream: arguments.h2_window,
             connection: arguments.h2_connection_window,
         },
+        udp_offload: arguments.udp_offload,
         fields: fields(&arguments.headers)?,
         timeout: arguments.timeout,
         connect_timeout: arguments.connect_timeout,
@@ -465,6 +470,14 @@ fn describe(
         ] {
             tell(given != default, name, format!("{default} B"));
         }
+    }
+    if policy.protocol == Protocol::Http3 {
+        let given = arguments.udp_offload;
+        tell(
+            given != UdpOffload::On,
+            "UDP offload",
+            UdpOffload::On.to_string(),
+        );
     }
     if policy.tls {
         for (name, value) in arguments.security.defaults() {

@@ -258,13 +258,6 @@ fn met_by_quic(
     patience: Duration,
     clock: Clock,
 ) -> Result<Met, Failure> {
-    if arguments.early_data {
-        return Err(
-            "--early-data is not for HTTP/3: load tests send no requests before its \
-                    handshake is over"
-                .into(),
-        );
-    }
     let options = ClientOptions {
         alpn: vec![b"h3".to_vec()],
         ..arguments.options(clock)?

@@ -13,8 +13,8 @@ use fathometer_tls::ServerSettings;
 
 use crate::command::Failure;
 use crate::origin::OriginStatistics;
-use crate::quic::Sockets;
 use crate::quic::server::{Service, ServiceError, ServiceOptions};
+use crate::quic::{Sockets, UdpOffload};
 
 /// How often a port that is free for TCP is looked for that is free for UDP, too.
 const TRIES: usize = 16;
@@ -34,13 +34,14 @@ impl Http3 {
         origins: Vec<Arc<Origin>>,
         tls: &Arc<ServerSettings>,
         http1: &h1::server::ServerConfig,
+        offload: UdpOffload,
         clock: Clock,
     ) -> Result<Http3, Failure> {
         let options = ServiceOptions {
             addresses: others.addresses.clone(),
             tls: Arc::clone(tls),
             transport: TransportSettings::default(),
-            sockets: Sockets::default(),
+            sockets: Sockets::default().offloaded(offload),
             validates_addresses: false,
             pinned: others.pinned,
             most_open: others.most_open,
@@ -76,10 +77,22 @@ impl Http3 {
 /// What HTTP/3 did.
 pub fn report(statistics: &OriginStatistics) {
     eprintln!(
-        "HTTP/3: {} responses with {} of content over {} connections",
+        "HTTP/3: {} responses with {} of content over {} connections; {} handshakes, {} of them resumed a \
+         session",
         statistics.responses,
         Bytes(statistics.content),
-        statistics.connections
+        statistics.connections,
+        statistics.handshakes,
+        statistics.resumed,
+    );
+    let datagrams = &statistics.datagrams;
+    eprintln!(
+        "HTTP/3: {} datagrams sent by {} calls, {} received by {} calls into {} buffers",
+        datagrams.sent,
+        datagrams.send_calls,
+        datagrams.received,
+        datagrams.receive_calls,
+        datagrams.receive_buffers,
     );
 }
 

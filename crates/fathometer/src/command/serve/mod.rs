@@ -175,7 +175,10 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let service = Service::start(&options, origins.clone(), &spoke.protocols, clock)
         .map_err(start_failure)?;
     let http3 = match &spoke.protocols.tls {
-        Some(tls) if spoke.http3 => Http3::start(&options, origins, tls, &config, clock)?,
+        Some(tls) if spoke.http3 => {
+            let offload = arguments.protocols.udp_offload;
+            Http3::start(&options, origins, tls, &config, offload, clock)?
+        }
         _ => Http3::none(),
     };
     for address in service.addresses() {

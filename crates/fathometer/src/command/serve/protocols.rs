@@ -22,6 +22,7 @@ use super::http3;
 use crate::command::Failure;
 use crate::key_log::KeyLogFile;
 use crate::origin::Protocols;
+use crate::quic::UdpOffload;
 use crate::server::definition::Spoken;
 use crate::server::{self, Credentials};
 
@@ -92,6 +93,9 @@ pub struct ProtocolArguments {
     /// Speak HTTP/3, too
     #[arg(long)]
     http3: bool,
+    /// The offloads of UDP that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
+    #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
+    pub udp_offload: UdpOffload,
     /// Send this Alt-Svc field with every response [default with HTTP/3: where that is]
     #[arg(long, value_name = "VALUE")]
     alt_svc: Option<String>,

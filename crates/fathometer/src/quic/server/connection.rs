@@ -79,6 +79,10 @@ impl Open {
         while let Some(event) = endpoint.poll_event(key) {
             match event {
                 Event::Drained => return Outcome::Over,
+                Event::Established(handshake) => {
+                    statistics.handshakes += 1;
+                    statistics.resumed += u64::from(handshake.resumed);
+                }
                 event => self.handle(event, now),
             }
         }

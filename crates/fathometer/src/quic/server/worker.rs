@@ -22,9 +22,9 @@ use super::connection::{Open, Outcome};
 use crate::origin::OriginStatistics;
 use crate::origin::access_log::AccessLog;
 use crate::origin::timers::{Alarm, Timers};
-use crate::quic::Sockets;
 use crate::quic::feed::FileBuffer;
 use crate::quic::outbox::{Outbox, Progress};
+use crate::quic::{Batches, Sockets};
 
 const WAKE: u64 = u64::MAX;
 /// Calls to receive from one socket before connections are served.
@@ -99,6 +99,7 @@ struct Port {
     /// Connections that have something to send and wait for the socket.
     stalled: VecDeque<ConnectionKey>,
     overflowed: u32,
+    received: Batches,
 }
 
 /// The loop, ready to run.
@@ -175,6 +176,7 @@ impl Worker {
             due: VecDeque::new(),
             stalled: VecDeque::new(),
             overflowed: 0,
+            received: Batches::default(),
         });
         Ok(())
     }
@@ -201,6 +203,11 @@ impl Worker {
         for port in &self.ports {
             let counts = port.endpoint.counts();
             self.statistics.shed += counts.refused;
+            self.statistics.datagrams = self.statistics.datagrams.and(Batches {
+                send_calls: port.outbox.calls,
+                sent: port.outbox.datagrams,
+                ..port.received
+            });
         }
         self.statistics.disk_reads += self.file_buffer.reads;
         self.statistics.take_from(&self.origin);
@@ -468,7 +475,9 @@ impl Port {
                 Ok(Some(more)) => {
                     // Less than there was room for is all there was; what comes later is told.
                     self.readable = more;
+                    self.received.receive_calls += 1;
                     for received in buffer.iter() {
+                        self.received.note_received(&received);
                         self.endpoint.handle_datagrams(
                             received.from,
                             received.to,

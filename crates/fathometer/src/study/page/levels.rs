@@ -16,6 +16,7 @@ use fathometer_tls::Version;
 use super::super::replicate::{ReplicateError, Setup, Shared, one_of, parsed};
 use super::super::spec::Cell;
 use super::site::{PageSite, Version as SiteVersion};
+use crate::quic::UdpOffload;
 use crate::server::Demands;
 
 /// A cell's levels, understood.
@@ -39,6 +40,7 @@ pub(super) struct Levels<'a> {
     pub(super) initial_window: Option<u32>,
     pub(super) congestion: Option<String>,
     pub(super) quick_ack: Option<bool>,
+    pub(super) udp_offload: UdpOffload,
 }
 
 /// How connections are protected, where the policy wants it.
@@ -178,6 +180,12 @@ impl<'a> Levels<'a> {
                 algorithm => Some(algorithm.to_owned()),
             },
             quick_ack: optional(cell, "quickack", &[("on", Some(true)), ("off", None)], None)?,
+            udp_offload: optional(
+                cell,
+                "udp_offload",
+                &UdpOffload::ALL.map(|offload| (offload.name(), offload)),
+                UdpOffload::On,
+            )?,
         })
     }
 

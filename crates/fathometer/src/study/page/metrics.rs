@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fathometer_analysis::packets::{self, Accounting, Class, Direction, Integrity, ServicePeriod};
 use fathometer_http::driver::{BundleAnswer, Policy, Retrieval};
-use fathometer_model::{Bytes, CloseReason, ExchangeRecord, Instant, Outcome, Validity};
+use fathometer_model::{
+    Bytes, CloseReason, ExchangeRecord, Instant, Outcome, ServiceNews, Validity,
+};
 use fathometer_sys::Clock;
 
 use super::super::replicate::ReplicateError;
@@ -291,6 +293,7 @@ pub(super) fn add(
     );
     add_headers(&mut put, &retrieval.exchanges);
     add_handshakes(&mut put, retrieval);
+    add_services(&mut put, retrieval);
     if let Some(cpu) = report.program_cpu {
         put("server_cpu_s", cpu.as_secs_f64());
     }
@@ -349,6 +352,61 @@ fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
         put("tls_resumed", resumed as f64);
         let early = protected.iter().filter(|tls| tls.early_data == Some(true));
         put("tls_early_data", early.count() as f64);
+    }
+}
+
+/// What came of alternative services, where the policy looks for them: how many exchanges went over HTTP/3,
+/// and when that became known, counted from the first connection.
+fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
+    let connections = &retrieval.connections;
+    let Some(start) = connections.first().map(|connection| connection.opened) else {
+        return;
+    };
+    let count = |news: ServiceNews| {
+        let services = retrieval.services.iter();
+        services.filter(|service| service.news == news).count() as f64
+    };
+    let mut services = retrieval.services.iter();
+    let Some(first) = services.find(|service| service.news != ServiceNews::Failed) else {
+        return;
+    };
+    let over_http3 = retrieval.exchanges.iter().filter(|exchange| {
+        let connection = connections.get(exchange.connection as usize);
+        connection.and_then(|one| one.protocol.as_deref()) == Some("h3")
+    });
+    put("exchanges_h3", over_http3.count() as f64);
+    put("service_known_s", first.at.since(start).as_secs_f64());
+    put("services_found", count(ServiceNews::Found));
+    put("services_failed", count(ServiceNews::Failed));
+}
+
+/// In how many pieces datagrams went to the kernels and came from them, and how late QUIC's timers were at
+/// the client on average. Nothing where there was no QUIC.
+pub(super) fn add_datagrams(
+    metrics: &mut BTreeMap<String, f64>,
+    statistics: &LoopStatistics,
+    report: &ServerReport,
+) {
+    let server = report.origin.map(|origin| origin.datagrams);
+    let sides = [
+        ("client", statistics.datagrams),
+        ("server", server.unwrap_or_default()),
+    ];
+    for (side, datagrams) in sides {
+        if datagrams.send_calls == 0 {
+            continue;
+        }
+        let mut put = |name: &str, value: u64| {
+            metrics.insert(format!("{side}_udp_{name}"), value as f64);
+        };
+        put("sent", datagrams.sent);
+        put("send_calls", datagrams.send_calls);
+        put("received", datagrams.received);
+        put("receive_buffers", datagrams.receive_buffers);
+    }
+    if statistics.transport_waits > 0 {
+        let lag = statistics.transport_lag.as_secs_f64() / statistics.transport_waits as f64;
+        metrics.insert("client_quic_timer_lag_us".to_owned(), lag * 1e6);
     }
 }
 

@@ -36,7 +36,7 @@ use self::serving::{Serving, Where};
 pub use self::site::PageSite;
 use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
 use super::spec::{Captures, Cell};
-use crate::client::{self, ClientSockets, LoopStatistics, alpn_name};
+use crate::client::{self, ClientSockets, LoopStatistics};
 use crate::key_log::KeyLogFile;
 use crate::lab::{Host, Lab, Side};
 use crate::run_folder::{WriteError, write_lines};
@@ -252,6 +252,9 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         &setup.folder.join("connections.ndjson"),
         &retrieval.connections,
     )?;
+    if levels.policy.alt_svc {
+        write_lines(&setup.folder.join("services.ndjson"), &retrieval.services)?;
+    }
     if !retrieval.files.is_empty() && levels.page.is_sets() {
         write_lines(&setup.folder.join("files.ndjson"), &retrieval.files)?;
     }
@@ -276,6 +279,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     metrics::add(&mut metrics, &retrieval, served, &report, levels.page);
     metrics::add_responses(&mut metrics, &retrieval, period);
     metrics::add_storage(&mut metrics, &report, fetched);
+    metrics::add_datagrams(&mut metrics, &statistics, &report);
     if levels.page.is_sets() {
         metrics::add_usable(&mut metrics, &retrieval);
     }
@@ -369,7 +373,7 @@ fn client_tls(
     let trusted = Verification::Roots(credentials.roots());
     let mut options = ClientOptions::new(trusted, clock.realtime_of(Instant::ZERO));
     options.versions = vec![levels.tls.version];
-    options.alpn = vec![alpn_name(levels.policy.protocol).as_bytes().to_vec()];
+    options.alpn = vec![levels.policy.first_protocol().alpn().as_bytes().to_vec()];
     options.resumption = levels.tls.resumes.then_some(SESSIONS);
     options.early_data = levels.tls.early_data;
     options.key_log = Some(key_log);
@@ -510,6 +514,12 @@ fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
         }));
     first.files.extend(second.files);
     first.failures.extend(second.failures);
+    first
+        .services
+        .extend(second.services.into_iter().map(|mut service| {
+            service.connection = service.connection.map(|number| number + connections);
+            service
+        }));
     first.milestones.page_complete = second.milestones.page_complete;
     first.octets.received += second.octets.received;
     first.counters.requests_retried += second.counters.requests_retried;

@@ -42,6 +42,11 @@ fn transport(levels: &Levels<'_>) -> TransportSettings {
     }
 }
 
+/// What the sockets of both sides are given.
+fn sockets(levels: &Levels<'_>) -> Sockets {
+    Sockets::default().offloaded(levels.udp_offload)
+}
+
 /// What the client begins QUIC with.
 pub(super) fn client(
     levels: &Levels<'_>,
@@ -52,7 +57,7 @@ pub(super) fn client(
         timeouts: levels.options.timeouts,
         ..h3::client::Config::default()
     };
-    let settings = QuicSettings::new(tls, transport(levels), Sockets::default(), config)?;
+    let settings = QuicSettings::new(tls, transport(levels), sockets(levels), config)?;
     Ok(Arc::new(settings))
 }
 
@@ -91,7 +96,7 @@ pub(super) fn serve(
         addresses: vec![address],
         tls: ServerSettings::new(tls)?,
         transport: transport(place.levels),
-        sockets: Sockets::default(),
+        sockets: sockets(place.levels),
         validates_addresses: false,
         pinned: false,
         most_open: MOST_OPEN,

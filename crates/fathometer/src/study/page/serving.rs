@@ -71,8 +71,16 @@ impl Serving {
                 },
             },
         };
+        let mut definition = place.setup.definition.clone();
+        if let Some(embedded) = definition
+            .embedded
+            .as_mut()
+            .filter(|_| levels.policy.alt_svc)
+        {
+            embedded.announce_http3(place.access.port());
+        }
         let running = server::start_with_access(
-            place.setup.definition,
+            &definition,
             place.setup.installed,
             place.host,
             content,
