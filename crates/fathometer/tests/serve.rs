@@ -4,6 +4,8 @@
 
 #[path = "support/serving.rs"]
 mod serving;
+#[path = "support/waiting.rs"]
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -463,6 +465,58 @@ fn the_log_may_go_to_standard_output_and_is_written_within_seconds() {
     server.stdout.read_line(&mut line).unwrap();
     assert!(line.ends_with("\"GET /a HTTP/1.1\" 200 1\n"), "{line}");
     server.end();
+}
+
+#[test]
+fn a_log_that_was_moved_away_is_opened_anew_on_sighup() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    let logs = folder.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let (log, moved) = (logs.join("log"), logs.join("log.1"));
+    let mut server = Server::start(folder.path(), &["--log", log.to_str().unwrap()]);
+    let has = |log: &Path, path: &str| {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        text.lines()
+            .any(|line| line.contains(&format!("GET {path} ")))
+    };
+    assert_eq!(server.get("/a?1").status, 200);
+    waiting::wait_until("the line is written", || has(&log, "/a?1"));
+    fs::rename(&log, &moved).unwrap();
+    // Until it is told, the file is the same under another name.
+    assert_eq!(server.get("/a?2").status, 200);
+    waiting::wait_until("the line is written", || has(&moved, "/a?2"));
+    assert!(!log.exists());
+    server.signal(Signal::HUP);
+    waiting::wait_until("the log is opened anew", || log.exists());
+    assert_eq!(server.get("/a?3").status, 200);
+    waiting::wait_until("the line is written", || has(&log, "/a?3"));
+    // What cannot be opened leaves things as they are.
+    let gone = folder.path().join("gone");
+    fs::rename(&logs, &gone).unwrap();
+    server.signal(Signal::HUP);
+    let mut said = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("failed to open the log") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it says nothing");
+    }
+    assert_eq!(server.get("/a?4").status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(0));
+    let lines = |name: &str| fs::read_to_string(gone.join(name)).unwrap().lines().count();
+    assert_eq!((lines("log.1"), lines("log")), (2, 2));
+    assert!(has(&gone.join("log"), "/a?4"));
+}
+
+#[test]
+fn a_server_without_a_file_for_its_log_ends_on_sighup() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&[][..], &["--log", "-"]] {
+        let mut server = Server::start(folder.path(), arguments);
+        server.signal(Signal::HUP);
+        assert_eq!(server.wait().0.code(), Some(0));
+    }
 }
 
 #[test]

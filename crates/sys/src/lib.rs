@@ -60,7 +60,7 @@ pub use namespace::Namespace;
 pub use pcapng::CaptureWriter;
 pub use privilege::Privilege;
 pub use process::{Exit, HostProcess, Session};
-pub use signal::Interrupt;
+pub use signal::{HangUps, Interrupt};
 pub use socket::SocketOptions;
 pub use tcp_info::{TcpInfo, tcp_info};
 pub use tun::Tun;

@@ -1,5 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP: the first asks the program to end well, the second ends it. A signal
-//! that was ignored when the program started stays ignored.
+//! that was ignored when the program started stays ignored. A program that takes SIGHUP for something
+//! else has [`HangUps`].
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 use std::sync::Mutex;
@@ -12,6 +13,7 @@ use crate::terminal;
 
 static RAISED: AtomicBool = AtomicBool::new(false);
 static EVENT: AtomicI32 = AtomicI32::new(-1);
+static HANG_UPS: AtomicI32 = AtomicI32::new(-1);
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// Knows whether the user has asked the program to end. Copies know the same.
@@ -25,10 +27,7 @@ impl Interrupt {
     pub fn install() -> Result<Interrupt> {
         let _one_at_a_time = INSTALLING.lock().unwrap_or_else(|lock| lock.into_inner());
         if EVENT.load(Ordering::SeqCst) < 0 {
-            let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-                .doing("make an event descriptor")?;
-            // It stays open for as long as the program: a handler may use it at any moment.
-            EVENT.store(event.into_raw_fd(), Ordering::SeqCst);
+            make_event(&EVENT)?;
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
                 catch(signal)?;
             }
@@ -51,6 +50,52 @@ impl AsFd for Interrupt {
     }
 }
 
+/// Knows whether SIGHUP has come, for a program that is told with it to open its log anew. Copies know
+/// the same.
+#[derive(Debug, Clone, Copy)]
+pub struct HangUps {
+    event: BorrowedFd<'static>,
+}
+
+impl HangUps {
+    /// Catches SIGHUP from now on, which then does not ask the program to end any more; also where it
+    /// was ignored, since whoever started the program under nohup may want its log opened anew. Calling
+    /// it again changes nothing.
+    pub fn install() -> Result<HangUps> {
+        // What asks to end is caught first, so that it cannot take this one back.
+        Interrupt::install()?;
+        let _one_at_a_time = INSTALLING.lock().unwrap_or_else(|lock| lock.into_inner());
+        if HANG_UPS.load(Ordering::SeqCst) < 0 {
+            make_event(&HANG_UPS)?;
+            handle_by(libc::SIGHUP, note_hang_up)?;
+        }
+        // SAFETY: the descriptor was made above and is never closed.
+        let event = unsafe { BorrowedFd::borrow_raw(HANG_UPS.load(Ordering::SeqCst)) };
+        Ok(HangUps { event })
+    }
+
+    /// Whether one has come since this was last asked.
+    pub fn take(self) -> bool {
+        let mut count = [0; 8];
+        matches!(rustix::io::read(self.event, &mut count), Ok(8))
+    }
+}
+
+/// Readable from a signal on until it is [taken](HangUps::take).
+impl AsFd for HangUps {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event
+    }
+}
+
+fn make_event(place: &AtomicI32) -> Result<()> {
+    let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+        .doing("make an event descriptor")?;
+    // It stays open for as long as the program: a handler may use it at any moment.
+    place.store(event.into_raw_fd(), Ordering::SeqCst);
+    Ok(())
+}
+
 fn catch(signal: libc::c_int) -> Result<()> {
     // SAFETY: sigaction is plain data for which zero is a value.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -61,11 +106,15 @@ fn catch(signal: libc::c_int) -> Result<()> {
     if before.sa_sigaction == libc::SIG_IGN {
         return Ok(());
     }
-    // SAFETY: as above.
+    handle_by(signal, handle)
+}
+
+fn handle_by(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result<()> {
+    // SAFETY: sigaction is plain data for which zero is a value.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handle as *const () as libc::sighandler_t;
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler does nothing but what signal-safety(7) allows.
+    // SAFETY: the handlers do nothing but what signal-safety(7) allows.
     check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })
         .doing(format!("catch signal {signal}"))
         .map(drop)
@@ -77,6 +126,15 @@ extern "C" fn handle(signal: libc::c_int) {
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(128 + signal) }
     }
+    tell(&EVENT);
+}
+
+extern "C" fn note_hang_up(_signal: libc::c_int) {
+    tell(&HANG_UPS);
+}
+
+/// Makes an event's descriptor readable. Does nothing but what signal-safety(7) allows.
+fn tell(event: &AtomicI32) {
     // errno belongs to the code that was interrupted.
     // SAFETY: the location is the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };
@@ -84,7 +142,7 @@ extern "C" fn handle(signal: libc::c_int) {
     // SAFETY: write is async-signal-safe, and the descriptor is never closed. It cannot fail: the
     // counter is not near its limit.
     unsafe {
-        libc::write(EVENT.load(Ordering::SeqCst), one.as_ptr().cast(), one.len());
+        libc::write(event.load(Ordering::SeqCst), one.as_ptr().cast(), one.len());
         *libc::__errno_location() = errno;
     }
 }
@@ -117,7 +175,40 @@ mod tests {
         assert_eq!(status.code(), Some(128 + libc::SIGTERM));
     }
 
+    #[test]
+    fn hang_ups_are_noted_and_do_not_end_the_program() {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "signal::tests::hung_up"])
+            .env("FATHOMETER_TEST_HANG_UPS", "1")
+            .stdout(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(0));
+    }
+
     /// Not a test by itself: the program of the test above.
+    #[test]
+    fn hung_up() {
+        if std::env::var_os("FATHOMETER_TEST_HANG_UPS").is_some() {
+            let hang_ups = HangUps::install().unwrap();
+            let interrupt = Interrupt::install().unwrap();
+            assert!(!hang_ups.take());
+            for _ in 0..2 {
+                // SAFETY: raises signals whose handler was just installed.
+                unsafe {
+                    libc::raise(libc::SIGHUP);
+                    libc::raise(libc::SIGHUP);
+                }
+                assert!(hang_ups.take() && !hang_ups.take());
+            }
+            assert!(!interrupt.is_raised());
+            // SAFETY: as above.
+            unsafe { libc::raise(libc::SIGTERM) };
+            assert!(interrupt.is_raised() && !hang_ups.take());
+        }
+    }
+
+    /// Not a test by itself: the program of a test above.
     #[test]
     fn interrupted_twice() {
         if std::env::var_os("FATHOMETER_TEST_TWICE").is_some() {

@@ -3,13 +3,16 @@
 //! Each loop gathers its lines in a buffer of its own and writes whole lines, every second, when the
 //! buffer has grown large, and at the end. What clients sent is escaped: a line of the log is one
 //! response, and a field in quotes ends where its quotes end.
+//!
+//! Whoever rotates logs moves the file away and has it opened anew; lines that were gathered before go to
+//! the new one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fathometer_http::h1::server::{RequestText, Served};
@@ -54,22 +57,44 @@ impl FromStr for LogFormat {
 #[derive(Debug)]
 pub struct LogFile {
     file: Mutex<File>,
+    /// What can be opened anew; `None` is standard output.
+    path: Option<PathBuf>,
     format: LogFormat,
 }
 
 impl LogFile {
     /// Appends to a file, which is made when there is none; `-` is standard output.
     pub fn open(path: &Path, format: LogFormat) -> io::Result<LogFile> {
-        let file = if path == Path::new("-") {
-            File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0)?)
-        } else {
-            OpenOptions::new().create(true).append(true).open(path)?
+        let path = (path != Path::new("-")).then(|| path.to_owned());
+        let file = match &path {
+            Some(path) => append_to(path)?,
+            None => File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0)?),
         };
         Ok(LogFile {
             file: Mutex::new(file),
+            path,
             format,
         })
     }
+
+    /// The file, when it is one and can be opened anew.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Opens the file of that name anew, for whoever has moved the old one away. After a failure lines
+    /// go on to the old one.
+    pub fn reopen(&self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            let file = append_to(path)?;
+            *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        }
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// The lines of one loop.
@@ -168,11 +193,7 @@ impl AccessLog {
         if self.lines.is_empty() {
             return;
         }
-        let mut file = self
-            .to
-            .file
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut file = self.to.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(&self.lines) {
             if self.lost == 0 {
                 eprintln!("failed to write to the access log, lines are lost: {error}");

@@ -16,7 +16,7 @@ use fathometer_http::h1::server::ServerConfig;
 use fathometer_http::origin::dynamic::Dynamic;
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Bytes, Instant, Seed};
-use fathometer_sys::{Clock, Interrupt, machine, sched};
+use fathometer_sys::{Clock, HangUps, Interrupt, machine, sched};
 use fathometer_workload::microscape::Variant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -63,7 +63,8 @@ pub struct ServeArguments {
     /// Keep each event loop on a processor of its own
     #[arg(long)]
     pin: bool,
-    /// Write a line for each response to a file, or to standard output (-)
+    /// Write a line for each response to a file, or to standard output (-); SIGHUP has the file opened
+    /// anew, when it was moved away
     #[arg(long, value_name = "FILE|-")]
     log: Option<PathBuf>,
     /// What a line says: common, combined, which adds Referer and User-Agent, or tls, which adds the version
@@ -110,6 +111,7 @@ pub struct ServeArguments {
 }
 
 /// Serves until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.
+/// SIGHUP does the same, but with a log in a file it opens that anew.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let definition = Definition::load(&arguments.dress)?;
     let Some(embedded) = &definition.embedded else {
@@ -150,6 +152,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
             Some(Arc::new(log))
         }
     };
+    let rotation = Rotation::of(log.as_ref())?;
     let mut config = ServerConfig {
         request_text: log.is_some(),
         ..server::embedded_config(embedded, demands)
@@ -188,7 +191,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         eprintln!("{line}");
     }
     eprintln!("{threads} event loops, at most {most_open} connections; interrupt to end",);
-    wait(interrupt, || service.has_ended() || http3.has_ended())?;
+    wait(interrupt, rotation.as_ref(), || {
+        service.has_ended() || http3.has_ended()
+    })?;
     service.drain(arguments.drain);
     http3.drain(arguments.drain);
     let mut statistics = service.join()?;
@@ -291,17 +296,58 @@ fn origins(
     }
 }
 
-/// Waits for a signal, or for a loop to end.
-fn wait(interrupt: Interrupt, has_ended: impl Fn() -> bool) -> Result<(), Failure> {
+/// A log in a file, and the signal that has it opened anew.
+struct Rotation {
+    log: Arc<LogFile>,
+    hang_ups: HangUps,
+}
+
+impl Rotation {
+    /// `None` where there is no file: then SIGHUP ends the program.
+    fn of(log: Option<&Arc<LogFile>>) -> Result<Option<Rotation>, Failure> {
+        let Some(log) = log.filter(|log| log.path().is_some()) else {
+            return Ok(None);
+        };
+        Ok(Some(Rotation {
+            log: Arc::clone(log),
+            hang_ups: HangUps::install()?,
+        }))
+    }
+
+    fn look(&self) {
+        if self.hang_ups.take()
+            && let Err(error) = self.log.reopen()
+        {
+            let path = self.log.path().unwrap_or(Path::new("-")).display();
+            eprintln!("failed to open the log {path} anew, lines go on to the old one: {error}");
+        }
+    }
+}
+
+/// Waits for a signal to end, or for a loop to end.
+fn wait(
+    interrupt: Interrupt,
+    rotation: Option<&Rotation>,
+    has_ended: impl Fn() -> bool,
+) -> Result<(), Failure> {
     let now_and_then = Timespec {
         tv_sec: 0,
         tv_nsec: 200_000_000,
     };
+    let hang_ups = rotation.map(|rotation| rotation.hang_ups);
     while !interrupt.is_raised() && !has_ended() {
-        let mut fds = [PollFd::new(&interrupt, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&interrupt, PollFlags::IN)];
+        fds.extend(
+            hang_ups
+                .iter()
+                .map(|hang_ups| PollFd::new(hang_ups, PollFlags::IN)),
+        );
         match poll(&mut fds, Some(&now_and_then)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        if let Some(rotation) = rotation {
+            rotation.look();
         }
     }
     Ok(())
