@@ -5,6 +5,8 @@
 //! Needs a lab, and tshark for its counts. What is missing is said and skipped, unless
 //! `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
 
+#[path = "packages_fetched/http3.rs"]
+mod http3;
 #[path = "support/laboratory.rs"]
 mod laboratory;
 

@@ -145,8 +145,7 @@ fn pages_come_in_the_clear_over_tls_and_over_quic() {
         assert_eq!(connection["tls"]["resumed"], false, "{policy}");
         let again = fetched(&[&arguments[..], &["--visit", "revalidate"]].concat());
         assert_eq!(sorted(ways(&again)), all("current"), "{policy}");
-        let resumed = &again["connections"][0]["tls"]["resumed"];
-        assert!(*resumed == true || policy == "h3", "{policy}");
+        assert_eq!(again["connections"][0]["tls"]["resumed"], true, "{policy}");
         let shown = fetch(&arguments);
         let shown = String::from_utf8(shown.stdout).unwrap();
         for line in ["page complete", "4 singly", "TLS 1.3", "processor time"] {
@@ -166,6 +165,64 @@ fn pages_come_in_the_clear_over_tls_and_over_quic() {
         let once = shown.contains("connections       1\n") && said.contains("TlsFailed");
         assert!(once || policy == "h3", "{policy}: {shown}{said}");
     }
+}
+
+#[test]
+fn a_revisit_over_quic_begins_with_its_requests_where_the_server_takes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    page(folder.path());
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    let roots = roots.path().to_str().unwrap();
+    let spoken = ["--tls", "--ca-out", roots, "--http3"];
+    for (arguments, taken) in [
+        (&["--early-data"][..], Value::Bool(true)),
+        (&[], Value::Null),
+    ] {
+        let server = Server::start(folder.path(), &[&spoken[..], arguments].concat());
+        let url = format!("https://localhost:{}/index.html", server.port);
+        let arguments = [&url[..], "--policy", "h3", "--cacert", roots];
+        let again = ["--early-data", "--visit", "revalidate"];
+        let value = fetched(&[&arguments[..], &again].concat());
+        assert_eq!(sorted(ways(&value)), all("current"));
+        let tls = &value["connections"][0]["tls"];
+        assert_eq!(
+            (&tls["resumed"], &tls["early_data"]),
+            (&Value::Bool(true), &taken)
+        );
+        assert!(tls["cipher_suite"].as_str().unwrap().starts_with("TLS_"));
+    }
+}
+
+#[test]
+fn alternative_services_are_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    page(folder.path());
+    let roots = tempfile::NamedTempFile::new().unwrap();
+    let roots = roots.path().to_str().unwrap();
+    let server = Server::start(folder.path(), &["--tls", "--ca-out", roots, "--http3"]);
+    let url = format!("https://localhost:{}/index.html", server.port);
+    let arguments = [&url[..], "--policy", "h3-alt-svc", "--cacert", roots];
+    let value = fetched(&arguments);
+    assert_eq!(value["connections"][0]["protocol"], "h2");
+    assert_eq!(value["services"][0]["news"], "found");
+    assert_eq!(value["services"][0]["port"], server.port);
+    let again = ["--visit", "revalidate"];
+    let value = fetched(&[&arguments[..], &again].concat());
+    assert_eq!(value["connections"].as_array().unwrap().len(), 1);
+    assert_eq!(value["connections"][0]["protocol"], "h3");
+    assert_eq!(value["services"][0]["news"], "known");
+    assert!(value["udp"]["send_calls"].as_u64().unwrap() > 0);
+    let shown = fetch(&[&arguments[..], &again].concat());
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for line in ["known from before on port", "0 over h2, 4 over h3"] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    // A server that tells of nothing is left at what it is.
+    let plain = Server::start(folder.path(), &["--tls", "--ca-out", roots]);
+    let url = format!("https://localhost:{}/index.html", plain.port);
+    let value = fetched(&[&url, "--policy", "h3-alt-svc", "--cacert", roots]);
+    assert_eq!(value["services"].as_array().unwrap().len(), 0);
+    assert_eq!(value["connections"][0]["protocol"], "h2");
 }
 
 #[test]

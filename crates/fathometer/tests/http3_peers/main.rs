@@ -5,6 +5,7 @@
 //! aioquic is installed from PyPI into a virtual environment beside the build, once. Every process is a
 //! child that ends with its test; all traffic is on loopback or between hosts of the test's own.
 
+mod alt_svc;
 mod clients;
 mod ourselves;
 mod records;

@@ -122,8 +122,9 @@ fn aioquic_resumes_our_sessions_with_early_data() {
     check(&asks, &visit(&settings, address, &asks, clock, None));
     let again = visit(&settings, address, &asks, clock, None);
     check(&asks, &again);
-    let early = again.handshake.unwrap().early_data;
-    assert_eq!(early, fathometer_quic::EarlyData::Accepted);
+    let handshake = again.handshake.unwrap();
+    assert_eq!(handshake.early_data, fathometer_quic::EarlyData::Accepted);
+    assert!(handshake.resumed && handshake.certificates.0 == 0);
 }
 
 #[test]
@@ -164,10 +165,13 @@ fn caddy_serves_us() {
     }
     let settings = client_settings(&trust.client(false, None));
     let asks = asks();
-    let visit = visit(&settings, address, &asks, clock, None);
-    check(&asks, &visit);
-    assert_eq!(
-        visit.handshake.unwrap().protocol.as_deref(),
-        Some(&b"h3"[..])
-    );
+    let first = visit(&settings, address, &asks, clock, None);
+    check(&asks, &first);
+    let handshake = first.handshake.unwrap();
+    assert_eq!(handshake.protocol.as_deref(), Some(&b"h3"[..]));
+    assert!(!handshake.resumed && handshake.certificates.0 > 200);
+    let again = visit(&settings, address, &asks, clock, None);
+    check(&asks, &again);
+    let handshake = again.handshake.unwrap();
+    assert!(handshake.resumed && handshake.certificates.0 == 0);
 }
