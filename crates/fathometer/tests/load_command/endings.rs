@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -22,7 +22,10 @@ fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
     assert_eq!((counts.planned, counts.sent), (20, 20));
     assert_eq!((counts.completed, counts.failed), (0, 20));
     assert_eq!(counts.failures["timed-out"], 20);
-    assert_eq!(server.seen().len(), 20);
+    // What was sent last may still be unread when the test is over.
+    wait_until("the server has read every request", || {
+        server.seen().len() == 20
+    });
     // A time-out is a long answer, not none.
     let phases = &summary.measured.phases;
     for phase in [&phases.corrected, &phases.uncorrected, &phases.failed] {
@@ -108,15 +111,13 @@ impl UnderWay {
         }
     }
 
-    /// Interrupts it after so many answers; it must end long before it would have.
+    /// Interrupts it after so many answers; it must end long before it would have by itself.
     fn interrupted(mut self, after: u64, signal: Signal) -> (Ended, tempfile::TempDir) {
         wait_until("the test is under way", || {
             self.answered.load(Ordering::SeqCst) > after
         });
-        let asked = Instant::now();
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         wait_until("the test ends", || self.child.try_wait().unwrap().is_some());
-        assert!(asked.elapsed() < Duration::from_secs(20));
         let read = |stream: &mut dyn std::io::Read| {
             let mut text = String::new();
             stream.read_to_string(&mut text).unwrap();
@@ -142,8 +143,8 @@ impl Drop for UnderWay {
 #[test]
 fn an_interrupted_test_says_so_and_keeps_its_figures() {
     for (arguments, signal) in [
-        (&["-d", "60s"][..], Signal::INT),
-        (&["-d", "60s", "--rate", "200"], Signal::INT),
+        (&["-d", "10m"][..], Signal::INT),
+        (&["-d", "10m", "--rate", "200"], Signal::INT),
         (&["-n", "100000000"], Signal::TERM),
     ] {
         let (ended, folder) = UnderWay::start(arguments).interrupted(100, signal);
@@ -156,7 +157,7 @@ fn an_interrupted_test_says_so_and_keeps_its_figures() {
         assert_eq!(counts.failed, 0, "{:?}", counts.failures);
         // What was under way is told, and is no failure of the server's.
         assert_eq!(counts.planned, counts.completed + counts.unfinished);
-        assert!(measured.duration_s < 50.0);
+        assert!(measured.duration_s < 300.0);
         let rows = super::outputs::parquet_rows(&folder.path().join("it.parquet"));
         assert_eq!(rows.len() as u64, counts.planned, "{arguments:?}");
         for name in ["it.csv", "it.hlog", "it.txt"] {
@@ -170,7 +171,7 @@ fn an_interrupted_test_says_so_and_keeps_its_figures() {
 
 #[test]
 fn a_test_that_is_interrupted_before_it_measures_says_so() {
-    let arguments = ["--warmup", "60s", "-d", "1s"];
+    let arguments = ["--warmup", "10m", "-d", "1s"];
     let (ended, _folder) = UnderWay::start(&arguments).interrupted(20, Signal::INT);
     assert_eq!(ended.code, Some(1), "{}", ended.err);
     assert!(ended.err.contains("interrupted: "), "{}", ended.err);
@@ -206,7 +207,11 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
     assert!(matches!(ended.code, Some(1 | 3)), "{}", ended.err);
     let measured = ended.summary().measured;
     let counts = &measured.counts;
-    assert_eq!((counts.planned, counts.sent), (200, 2));
+    // A generator that had no processor for all that time found no connection either, and says that it was
+    // late.
+    let sent = if ended.code == Some(3) { 0..=2 } else { 2..=2 };
+    assert!(sent.contains(&counts.sent), "{}", counts.sent);
+    assert_eq!(counts.planned, 200);
     assert_eq!((counts.completed, counts.unfinished), (0, 200));
     assert_eq!(measured.rates.errors_share, Some(1.0));
     let corrected = measured.phases.corrected.unwrap();
@@ -218,5 +223,5 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
     let unsent = rows
         .iter()
         .filter(|row| row["sent_ns"] == parquet::record::Field::Null);
-    assert_eq!(unsent.count(), 198);
+    assert_eq!(unsent.count() as u64, 200 - counts.sent);
 }

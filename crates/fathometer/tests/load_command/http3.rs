@@ -4,10 +4,10 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use fathometer_analysis::load::Summary;
 
+use crate::nobody::Nobody;
 use crate::peer::{FATHOMETER, tool};
 use crate::protocols::{Place, SIZE, Server, logged};
 use crate::support::{Ended, load, valid_if_possible, wait_until};
@@ -23,6 +23,21 @@ fn free_address() -> SocketAddr {
     }
 }
 
+/// Starts a server that takes TCP and UDP; which of them it does first is its own affair.
+fn started(command: &mut Command, address: SocketAddr) -> Server {
+    let server = Server::start(command, address);
+    let port = format!(":{:04X}", address.port());
+    wait_until("the server takes UDP", || {
+        // The second column is the local address.
+        let sockets = fs::read_to_string("/proc/net/udp").unwrap();
+        let mut local = sockets
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(1));
+        local.any(|local| local.ends_with(&port))
+    });
+    server
+}
+
 fn ours(place: &Place, arguments: &[&str]) -> Server {
     let address = free_address();
     let mut command = Command::new(FATHOMETER);
@@ -35,7 +50,7 @@ fn ours(place: &Place, arguments: &[&str]) -> Server {
         .args(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    Server::start(&mut command, address)
+    started(&mut command, address)
 }
 
 fn caddy(place: &Place) -> Option<Server> {
@@ -59,7 +74,7 @@ fn caddy(place: &Place) -> Option<Server> {
         .env("XDG_DATA_HOME", place.path("data"))
         .env("XDG_CONFIG_HOME", place.path("data"))
         .stderr(Stdio::null());
-    Some(Server::start(&mut command, address))
+    Some(started(&mut command, address))
 }
 
 /// Loads a server by HTTP/3.
@@ -154,7 +169,8 @@ fn an_open_loop_keeps_its_rate_and_its_instants() {
     assert_eq!(phases.send_lag.as_ref().unwrap().count, 800);
     // What passed while it was measured is not said of the time after.
     let quic = summary.measured.quic.as_ref().unwrap();
-    assert!(quic.received > 800, "{quic:?}");
+    // Several answers that wait for a processor together may leave in fewer datagrams.
+    assert!(quic.received_bytes > 800 * SIZE as u64, "{quic:?}");
 }
 
 #[test]
@@ -289,12 +305,37 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
 
 #[test]
 fn a_server_that_goes_away_is_a_finding() {
+    // The busier the machine is, the longer it takes until the server is seen to be at work, and until
+    // nobody is met there.
+    let refused = |summary: &Summary| {
+        let failures = &summary.measured.counts.connect_failures;
+        failures.get("refused").copied() > Some(10)
+    };
+    let summary = ["3s", "15s", "75s"]
+        .into_iter()
+        .find_map(|time| Some(left_by_its_server(time)).filter(refused))
+        .expect("somebody is refused while the test lasts");
+    let counts = &summary.measured.counts;
+    assert!(counts.completed > 10 && counts.failed > 0, "{counts:?}");
+    // The kernel says that nobody listens any more, to those that were connected and to those that come.
+    for failure in counts.failures.keys().chain(counts.connect_failures.keys()) {
+        let known = ["reset", "refused", "timed-out", "closed-early"];
+        assert!(known.contains(&&**failure), "{counts:?}");
+    }
+    assert_eq!(
+        counts.planned,
+        counts.completed + counts.failed + counts.unfinished
+    );
+}
+
+/// What a test of so long says whose server is killed as soon as it is at work.
+fn left_by_its_server(time: &str) -> Summary {
     let place = Place::new();
     let mut server = ours(&place, &[]);
     let trust = place.name("trusted.pem");
     let mut child = Command::new(FATHOMETER)
         .args(["load", "--quiet", &server.url("https"), "--policy", "h3"])
-        .args(["--cacert", &trust, "-c", "4", "-d", "3s", "--json"])
+        .args(["--cacert", &trust, "-c", "4", "-d", time, "--json"])
         .args([
             "--timeout",
             "1s",
@@ -317,22 +358,7 @@ fn a_server_that_goes_away_is_a_finding() {
         child.wait_with_output().unwrap()
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let summary: Summary = serde_json::from_str(&text).unwrap();
-    let counts = &summary.measured.counts;
-    assert!(counts.completed > 10 && counts.failed > 0, "{counts:?}");
-    // The kernel says that nobody listens any more, to those that were connected and to those that come.
-    for failure in counts.failures.keys().chain(counts.connect_failures.keys()) {
-        let known = ["reset", "refused", "timed-out", "closed-early"];
-        assert!(known.contains(&&**failure), "{counts:?}");
-    }
-    assert!(
-        counts.connect_failures.get("refused").copied() > Some(10),
-        "{counts:?}"
-    );
-    assert_eq!(
-        counts.planned,
-        counts.completed + counts.failed + counts.unfinished
-    );
+    serde_json::from_str(&text).unwrap()
 }
 
 #[test]
@@ -352,13 +378,14 @@ fn a_server_that_ends_is_asked_elsewhere_and_nothing_is_lost_but_what_it_says() 
 #[test]
 fn nobody_there_and_nothing_meant_for_quic_are_told() {
     let place = Place::new();
-    let address = free_address();
-    let url = format!("https://{address}/");
-    let begun = std::time::Instant::now();
-    let ended = load(&url, &["--policy", "h3", "--insecure", "-n", "1"]);
+    let nobody = Nobody::new();
+    let url = format!("https://{}/", nobody.address);
+    let patient = ["--connect-timeout", "10m"];
+    let arguments = ["--policy", "h3", "--insecure", "-n", "1"];
+    // It does not wait for the time to be over, or it would be ended here.
+    let ended = load(&url, &[&arguments[..], &patient].concat());
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("nobody listens there"), "{}", ended.err);
-    assert!(begun.elapsed() < Duration::from_secs(8), "at once");
     let server = ours(&place, &[]);
     for (arguments, words) in [
         (&["--insecure", "--tls-version", "1.2"][..], "TLS 1.3"),

@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fathometer_analysis::load::Summary;
 use rustix::process::{Resource, getrlimit};
 
 use crate::peer::FATHOMETER;
@@ -27,9 +28,32 @@ fn ten_thousand_idle_users_are_small() {
     let sessions = written(&folder, "sessions", "/a.html think=600\n/b.html\n");
     let workload = format!("wsesslog:{sessions}");
     let origin = Origin::of(&workload, 1);
+    // All of them come at once; a busy machine needs its time to let them in.
+    let all_came = |(summary, _): &(Summary, u64)| {
+        let counts = &summary.measured.counts;
+        (counts.completed, counts.connected) == (USERS, USERS)
+    };
+    let (summary, most) = ["3s", "15s", "75s"]
+        .into_iter()
+        .find_map(|time| Some(idle(&origin, &workload, time)).filter(all_came))
+        .expect("all of them are answered once");
+    let counts = &summary.measured.counts;
+    assert_eq!(counts.failed, 0, "{:?}", counts.failures);
+    let open = summary.timeline.iter().map(|i| i.connections).max();
+    assert_eq!(open, Some(USERS));
+    assert!(most > 0 && most < MOST, "{most} B");
+    // What the program says of itself is that, and not what this test has; a little more comes to it
+    // while it says so.
+    let told = summary.generator.peak_memory_bytes;
+    assert!(told > most / 2 && told < MOST, "{told} B, {most} B");
+}
+
+/// What a test of so long says, and the most memory that its program was seen to have, in octets.
+fn idle(origin: &Origin, workload: &str, time: &str) -> (Summary, u64) {
     let mut child = Command::new(FATHOMETER)
-        .args(["load", "--quiet", &origin.url(), "--workload", &workload])
-        .args(["-c", &USERS.to_string(), "-d", "3s", "--json"])
+        .args(["load", "--quiet", &origin.url(), "--workload", workload])
+        .args(["-c", &USERS.to_string(), "-d", time, "--json"])
+        .args(["--connect-timeout", "2m", "--timeout", "2m"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -47,17 +71,7 @@ fn ten_thousand_idle_users_are_small() {
         out: text(&output.stdout),
         err: text(&output.stderr),
     };
-    let summary = ended.ended_with(0);
-    let counts = &summary.measured.counts;
-    assert_eq!((counts.completed, counts.connected), (USERS, USERS));
-    assert_eq!(counts.failed, 0, "{:?}", counts.failures);
-    let open = summary.timeline.iter().map(|i| i.connections).max();
-    assert_eq!(open, Some(USERS));
-    assert!(most > 0 && most < MOST, "{most} B");
-    // What the program says of itself is that, and not what this test has; a little more comes to it
-    // while it says so.
-    let told = summary.generator.peak_memory_bytes;
-    assert!(told > most / 2 && told < MOST, "{told} B, {most} B");
+    (ended.ended_with(0), most)
 }
 
 /// The most memory that a process ever had resident, in octets.

@@ -9,12 +9,16 @@ mod counts;
 mod endings;
 mod http3;
 mod idle;
+#[path = "../support/nobody.rs"]
+mod nobody;
 mod outputs;
 #[expect(dead_code, reason = "peers need more of it")]
 #[path = "../peers/support.rs"]
 mod peer;
 mod probes;
 mod protocols;
+#[path = "../support/quiet.rs"]
+mod quiet;
 #[expect(dead_code, reason = "the engine's tests need more of it")]
 #[path = "../load_engine/server.rs"]
 mod server;

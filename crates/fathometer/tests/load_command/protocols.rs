@@ -200,19 +200,14 @@ fn ours(place: &Place, tls: bool) -> Option<Server> {
     Some(Server::start(&mut command, address))
 }
 
-/// Lines of a log with these words, once no more come.
+/// Lines of a log with these words, once all that were asked for have come, and what comes soon after.
 pub fn logged(log: &Path, words: &str) -> u64 {
     let count = || {
         let text = fs::read_to_string(log).unwrap_or_default();
         text.lines().filter(|line| line.contains(words)).count() as u64
     };
     // A server may write its log now and then, and not with each line.
-    for _ in 0..100 {
-        if count() >= ASKED {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("the log is written", || count() >= ASKED);
     std::thread::sleep(Duration::from_millis(200));
     count()
 }

@@ -147,11 +147,22 @@ fn every_policy_is_answered_in_full() {
 #[test]
 fn user_equivalents_of_surge_are_answered_in_full() {
     let workload = "surge:files=200,requests=5000";
-    for (policy, time) in [("h1.1", "2s"), ("h1.0x4", "1s"), ("h1.1-pipeline", "1s")] {
-        let (summary, _) = well(workload, &["--ue", "20", "-d", time, "--policy", policy]);
-        // Twenty begin, one every 50 ms, each with a page at once.
-        let pages = summary.measured.counts.pages;
-        assert!(pages >= 19, "{policy}: {pages}");
+    // Twenty begin within a second, one every 50 ms, each with a page at once; where a busy machine holds
+    // the last of them up, a longer test is made.
+    for (policy, times) in [
+        ("h1.1", ["2s", "8s", "30s"]),
+        ("h1.0x4", ["1s", "5s", "30s"]),
+        ("h1.1-pipeline", ["1s", "5s", "30s"]),
+    ] {
+        let all_began = |summary: &Summary| summary.measured.counts.pages >= 19;
+        let summary = times
+            .into_iter()
+            .map(|time| {
+                let fixed = ["--ue", "20", "--drain", "50s", "-d", time];
+                well(workload, &[&fixed[..], &["--policy", policy]].concat()).0
+            })
+            .find(all_began)
+            .unwrap_or_else(|| panic!("{policy}: not all of them begin"));
         assert!(summary.measured.duration_s > 0.9);
     }
 }
@@ -242,12 +253,14 @@ fn an_access_log_is_replayed_when_it_was_recorded() {
     ]
     .concat();
     let workload = format!("log:{}", written(&folder, "log", &text));
-    let (summary, logged) = well(&workload, &["--speed", "10"]);
+    // Over one connection, so that one that waited is not overtaken by the next.
+    let arguments = ["--speed", "10", "--arrivals", "recorded", "-c", "1"];
+    let (summary, logged) = well(&workload, &arguments);
     let expected = ["/a.html", "/b.gif", "/a.html", "/c?x=1"].map(|path| format!("GET {path}"));
     assert_eq!(logged, expected);
-    // Ten seconds in one.
+    // Ten seconds in one; a busy machine may take a few more, and not as long as was recorded.
     let duration = summary.measured.duration_s;
-    assert!((1.0..5.0).contains(&duration), "{duration}");
+    assert!((1.0..10.0).contains(&duration), "{duration}");
     // Closed, it is asked for in its order as well.
     let (_, logged) = well(&workload, &["-c", "1", "-n", "8"]);
     assert_eq!(logged, [&expected[..], &expected[..]].concat());
