@@ -5,6 +5,9 @@ mod eras;
 mod pair;
 mod privileges;
 mod processes;
+#[expect(dead_code, reason = "others compare figures as well")]
+#[path = "../../../fathometer/tests/support/quiet.rs"]
+mod quiet;
 mod segments;
 
 use std::io::{Read, Write};

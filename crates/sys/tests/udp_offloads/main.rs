@@ -12,7 +12,7 @@ use fathometer_sys::{Namespace, Tun, UdpOptions, UdpSocket};
 
 const MTU: u32 = 1400;
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A host with a device, its address and its peer's.
 struct Host {
@@ -45,9 +45,26 @@ impl Host {
     }
 
     /// A socket on the host's address, which for IPv6 is to be had when nobody has objected to it for
-    /// a while.
+    /// a while; and a moment later there is a way to it.
     fn bind(&self, address: &str, options: UdpOptions) -> UdpSocket {
         let address = SocketAddr::new(address.parse().unwrap(), 0);
+        let socket = self.bind_at(address, options);
+        let reaches_itself = move || {
+            let start = Instant::now();
+            let probe = std::net::UdpSocket::bind(address).unwrap();
+            probe
+                .set_read_timeout(Some(Duration::from_millis(10)))
+                .unwrap();
+            let own = probe.local_addr().unwrap();
+            while probe.send_to(b"?", own).is_err() || probe.recv(&mut [0]).is_err() {
+                assert!(start.elapsed() < PATIENCE, "{address} cannot be reached");
+            }
+        };
+        self.namespace.run(reaches_itself).unwrap();
+        socket
+    }
+
+    fn bind_at(&self, address: SocketAddr, options: UdpOptions) -> UdpSocket {
         let bound = move || {
             let start = Instant::now();
             loop {
