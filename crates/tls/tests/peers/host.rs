@@ -10,6 +10,9 @@ use fathometer_tls::{ServerSettings, Session, TlsFailure};
 
 const NOW: Instant = Instant::ZERO;
 
+/// Longer than anything here takes, and no measure of anything.
+const PATIENCE: Duration = Duration::from_secs(240);
+
 /// A session and its transport.
 pub struct Host {
     pub session: Session,
@@ -23,9 +26,7 @@ pub struct Host {
 
 impl Host {
     pub fn new(session: Session, stream: TcpStream) -> Host {
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Host {
             session,
@@ -38,7 +39,19 @@ impl Host {
 
     /// A server's for the next connection.
     pub fn accept(listener: &TcpListener, settings: &Arc<ServerSettings>) -> Host {
-        let (stream, _) = listener.accept().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let until = std::time::Instant::now() + PATIENCE;
+        let stream = loop {
+            match listener.accept() {
+                Ok((stream, _)) => break stream,
+                Err(error) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                    assert!(std::time::Instant::now() < until, "nobody comes");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        };
+        stream.set_nonblocking(false).unwrap();
         Host::new(Session::server(settings, NOW).unwrap(), stream)
     }
 

@@ -33,10 +33,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it with pipes for all it reads and prints, for a minute at most.
+    /// Starts it with pipes for all it reads and prints, for some minutes at most.
     pub fn start(program: &Path, arguments: &[&str]) -> Running {
         let child = Command::new("timeout")
-            .args(["--kill-after=5", "60"])
+            .args(["--kill-after=5", "300"])
             .arg(program)
             .args(arguments)
             .stdin(Stdio::piped())
