@@ -12,11 +12,16 @@
 //! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's; HTTP/3 in the same
 //! way with ours and quic-go's, side by side and without a bar.
 //!
+//! A large file is measured for itself: it is the kernel's work, and a server's only to ask for it well.
+//! And at half of what client and server can do, an open loop says how late its requests leave.
+//!
 //! With `--latency` it is not speed that is compared but what clients say: the same files, held
 //! back by the server for a known time, must have the same median with every client.
 
 mod client;
 mod http3;
+mod lag;
+mod large;
 mod server;
 
 use std::path::Path;
@@ -87,10 +92,13 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
     }
     let clients = clients(&place, for_server)?;
     let (servers, clients_at_their_limit) = servers(&place, for_server)?;
+    let large = large::measure(&place, for_server)?;
+    let lag = lag::measure(&place, for_server)?;
     let http2 = http2(&place, for_server)?;
     place.quic_go = http3::build_quic_go(root, &scratch.0);
     let [http3_clients, http3_servers] = http3::measure(&place, for_server)?.map(|part| part.1);
-    let met = clients.0 && servers.0 && clients_at_their_limit.0 && http2.iter().all(|part| part.0);
+    let of_http1 = clients.0 && servers.0 && clients_at_their_limit.0 && large.0;
+    let met = of_http1 && lag.0 && http2.iter().all(|part| part.0);
     let [http2_clients, http2_servers] = http2.map(|part| part.1);
     println!(
         "{}",
@@ -99,6 +107,8 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
             "clients": clients.1,
             "clients_at_their_limit": clients_at_their_limit.1,
             "servers": servers.1,
+            "large_file": large.1,
+            "send_lag": lag.1,
             "http2_clients": http2_clients,
             "http2_servers": http2_servers,
             "http3_clients": http3_clients,

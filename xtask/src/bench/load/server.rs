@@ -22,6 +22,9 @@ pub(super) enum Tuning {
     None,
     /// Descriptors and times of files kept: the fastest way known to send a small file.
     Fast,
+    /// The same, files sent by the kernel, each with its head in one segment: the usual advice for
+    /// large ones.
+    Sendfile,
 }
 
 /// A running server. Dropping it ends it.
@@ -179,6 +182,10 @@ impl Server {
         let (name, extra) = match tuning {
             Tuning::None => ("nginx", ""),
             Tuning::Fast => ("nginx with cached files", "open_file_cache max=1000;"),
+            Tuning::Sendfile => (
+                "nginx with sendfile",
+                "open_file_cache max=1000;\nsendfile on;\ntcp_nopush on;",
+            ),
         };
         let address = free_address()?;
         let runtime = folder.join(format!("nginx-{}", address.port()));

@@ -1,0 +1,46 @@
+//! What a large file costs its server: 1 MiB from the page cache, where the kernel does nearly all of
+//! the work and a server can only ask for it in a better or a worse way.
+
+use super::client::{Client, Place};
+use super::server::{self, Server, Tuning};
+use super::{FILE, Judgement, ROUNDS, Row, SECONDS, SIZE, bar, judged};
+
+const LARGE: (&str, usize) = ("1m.html", 1 << 20);
+
+/// Servers by their processor time for an exchange, under the same client.
+pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, String> {
+    // The small one is what a server is asked for to see whether it answers.
+    server::write_site(&place.folder, &[(FILE, SIZE), LARGE])?;
+    let servers = [
+        Server::ours(place, processor)?,
+        Server::nginx(&place.folder, processor, Tuning::None)?,
+        Server::nginx(&place.folder, processor, Tuning::Sendfile)?,
+    ];
+    let mut rows = servers.each_ref().map(|_| Row::default());
+    for _ in 0..ROUNDS {
+        for (server, row) in servers.iter().zip(&mut rows) {
+            let before = server.cpu()?;
+            let Some(mut cost) = Client::Wrk.run(place, &server.url(LARGE.0), SECONDS)? else {
+                return Err("wrk is not installed".to_owned());
+            };
+            if cost.exchanges == 0 {
+                return Err(format!("wrk got nothing from {}", server.name));
+            }
+            cost.cpu = server.cpu()? - before;
+            row.push(&cost);
+        }
+    }
+    println!(
+        "\nserver CPU per exchange, a file of {} octets, under wrk",
+        LARGE.1
+    );
+    let bars = [
+        bar("nginx", 0, 1, Some(1.0)),
+        bar("nginx with sendfile", 0, 2, None),
+    ];
+    Ok(judged(
+        &servers.each_ref().map(|server| server.name),
+        &rows,
+        &bars,
+    ))
+}
