@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use crate::nobody::Nobody;
 use crate::place::Place;
 
 #[test]
@@ -14,9 +15,9 @@ fn other_commands_tell_what_is_in_the_way() {
         .ended()
         .assert_failed(&[&address, "already in use", "--listen"]);
     drop(busy);
-    // Nobody listens on a port that was just given back.
+    let nobody = Nobody::new();
     place
-        .fathometer(&["fetch", &format!("http://{address}/")])
+        .fathometer(&["fetch", &format!("http://{}/", nobody.address)])
         .ended()
         .assert_failed(&["could not be had", "Refused"]);
     let folder = place.path().to_str().unwrap();

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::laboratory::possible;
 use crate::place::{Place, Running, measured, whole_lines};
-use crate::waiting::wait_until;
+use crate::waiting::{AT_LAST, wait_until};
 
 /// Two cells, twice each, with a server of ours and another, where this machine has it.
 const CELLS: [&str; 5] = [
@@ -65,7 +65,7 @@ fn a_killed_load_study_leaves_groups_without_members_until_the_next_one() {
 
     let next = place.path().join("next");
     let mut running = place.study("almeida96", &SHORT, &next);
-    running.ended().assert_measured();
+    running.ended_within(AT_LAST).assert_measured();
     killed.push(running.pid());
     for pid in killed {
         assert_eq!(groups_of(pid), Vec::<PathBuf>::new());

@@ -8,6 +8,8 @@ mod commands;
 #[path = "../support/laboratory.rs"]
 mod laboratory;
 mod loads;
+#[path = "../support/nobody.rs"]
+mod nobody;
 mod place;
 mod rights;
 mod studies;

@@ -9,7 +9,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::waiting::{SOON, wait_within};
+use crate::waiting::wait_within;
+
+/// Long enough for a busy machine, short of what a page takes on a modem line.
+const SOON: Duration = Duration::from_secs(45);
 
 /// The least of a study: two cells, twice each, in less than a second.
 pub const SHORT: [&str; 3] = ["block=quickack", "path=lan", "era=today"];
@@ -124,7 +127,7 @@ impl Running {
         assert!(self.child.try_wait().unwrap().is_none(), "ended early");
     }
 
-    /// Waits for the end, which must come soon.
+    /// Waits for the end of what is interrupted or cannot go on, which must come soon.
     pub fn ended(&mut self) -> Ended {
         self.ended_within(SOON)
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::loads;
 use crate::place::{Ended, Place, SHORT};
-use crate::waiting::SOON;
+use crate::waiting::AT_LAST;
 
 #[test]
 fn a_user_without_rights_gets_a_run_or_a_reason() {
@@ -76,7 +76,7 @@ fn as_user(place: &Place, arguments: &[&str]) -> Ended {
         false => place.command(arguments),
     };
     // Where nothing may come first, packets are late, and replicates are made again.
-    place.start(command).ended_within(4 * SOON)
+    place.start(command).ended_within(AT_LAST)
 }
 
 fn as_nobody(place: &Place, arguments: &[&str]) -> Command {

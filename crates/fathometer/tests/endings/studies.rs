@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::laboratory::possible;
 use crate::place::{Place, Running, SHORT, measured, whole_lines};
-use crate::waiting::{SOON, wait_until};
+use crate::waiting::{AT_LAST, wait_until};
 
 #[test]
 fn an_interrupted_run_is_a_run_that_can_be_read() {
@@ -48,7 +48,7 @@ fn a_killed_run_leaves_no_process_and_the_next_run_tidies_up() {
     let next = place.path().join("next");
     place
         .study("nielsen97", &SHORT, &next)
-        .ended()
+        .ended_within(AT_LAST)
         .assert_measured();
     assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
 }
@@ -95,7 +95,7 @@ fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
     // The LAN's captures fill the disk, which has room for several, while pages are under way on the
     // modem line: they must be ended too.
     let mut running = place.study("nielsen97", &["block=main", "path=lan", "path=ppp"], &run);
-    let ended = running.ended_within(4 * SOON);
+    let ended = running.ended_within(AT_LAST);
     ended.assert_failed(&["disk", "free some"]);
     assert!(ended.err.contains("fathometer report"), "{}", ended.err);
     assert_eq!(place.processes(), Vec::<String>::new());

@@ -13,7 +13,7 @@ use fathometer_http::h2::frame::FrameType;
 use fathometer_model::{Bytes, CloseReason};
 
 /// How long a run may take before it counts as standing still.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(240);
 
 /// A request.
 pub struct Ask {

@@ -179,7 +179,7 @@ fn tool(name: &str) -> Option<PathBuf> {
 impl Server {
     /// Waits until it takes connections; false when it ended instead.
     fn listens(&mut self) -> bool {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(120);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
             if TcpStream::connect(self.address).is_ok() {
                 return true;

@@ -7,6 +7,8 @@
 
 mod alt_svc;
 mod clients;
+#[path = "../support/nobody.rs"]
+mod nobody;
 mod ourselves;
 mod records;
 mod servers;

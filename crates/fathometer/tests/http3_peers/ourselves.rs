@@ -11,6 +11,7 @@ use fathometer_model::{Bytes, CloseReason, Failure, Seed};
 use fathometer_quic::{Closer, Congestion, EarlyData, TransportSettings};
 use fathometer_sys::Clock;
 
+use crate::nobody::Nobody;
 use crate::support::{
     Ask, Running, Trust, client_settings, client_settings_of, content, origin, service_options,
     site, visit,
@@ -195,12 +196,9 @@ fn a_server_that_ends_answers_what_is_under_way_and_says_goodbye() {
 fn where_nobody_listens_a_client_is_refused_at_once() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
-    let nobody = {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.local_addr().unwrap()
-    };
+    let nobody = Nobody::new();
     let settings = client_settings(&trust.client(false, None));
-    let visit = visit(&settings, nobody, &[Ask::get("/")], clock, None);
+    let visit = visit(&settings, nobody.address, &[Ask::get("/")], clock, None);
     assert_eq!(visit.answers[0].failure, Some(Failure::Refused));
     assert_eq!(visit.closed.unwrap().failure, Some(Failure::Refused));
     assert_eq!(visit.reason, Some(CloseReason::Failed(Failure::Refused)));

@@ -27,7 +27,7 @@ use fathometer_tls::{ClientOptions, KeyLogSink, ServerOptions, Tickets, Verifica
 
 pub const NAME: &str = "origin.test";
 /// Longer than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The time of certificates: that of the clock that everybody has.
 pub fn unix_time(clock: Clock) -> Duration {
@@ -449,11 +449,11 @@ pub fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a program to its end, or for a minute at most; it must succeed. Gives its standard output.
+/// Runs a program to its end, or for some minutes at most; it must succeed. Gives its standard output.
 pub fn run_well(command: &Command) -> String {
     let mut bounded = Command::new("timeout");
     bounded
-        .args(["--kill-after=5", "60"])
+        .args(["--kill-after=5", "300"])
         .arg(command.get_program())
         .args(command.get_args())
         .stdin(Stdio::null());

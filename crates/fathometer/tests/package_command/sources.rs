@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use fathometer_http::package::{Decoder, Event, Limits};
 
 use crate::place::Place;
-use crate::waiting::SOON;
+use crate::waiting::AT_LAST;
 
 fn names(place: &Place, package: &str) -> Vec<(String, bool)> {
     let list = place
@@ -97,11 +97,11 @@ fn a_list_is_packed_as_its_lines_come() {
     for (line, name) in [("b\n", "b"), ("./a\n\n", "a"), ("c d", "c%20d")] {
         list.write_all(line.as_bytes()).unwrap();
         if line.ends_with('\n') {
-            assert_eq!(told.recv_timeout(SOON).unwrap(), name);
+            assert_eq!(told.recv_timeout(AT_LAST).unwrap(), name);
         }
     }
     drop(list);
-    assert_eq!(told.recv_timeout(SOON).unwrap(), "c%20d");
+    assert_eq!(told.recv_timeout(AT_LAST).unwrap(), "c%20d");
     reader.join().unwrap().unwrap();
     assert!(pack.wait().unwrap().success());
 

@@ -434,6 +434,6 @@ pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
 fn our_origin_ends_when_it_is_asked_to() {
     let site = SiteFolder::new();
     let mut server = Server::origin(site.path(), &[]);
-    let status = server.stop().expect("it ends within ten seconds");
+    let status = server.stop().expect("it ends when asked");
     assert_eq!(status.code(), Some(0));
 }

@@ -25,6 +25,9 @@ pub const IMAGES: usize = 42;
 /// Octets of the page and its images.
 pub const SITE_BYTES: u64 = 171_295;
 
+/// Longer than a server takes to begin or to end, and no measure of anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Where a program is; `None`, and a word on stderr, when it is not installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
@@ -41,11 +44,11 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs a program to its end, or for a minute at most, and gives what it printed.
+/// Runs a program to its end, or for some minutes at most, and gives what it printed.
 pub fn run(command: &Command) -> Output {
     let mut bounded = Command::new("timeout");
     bounded
-        .args(["--kill-after=5", "60"])
+        .args(["--kill-after=5", "300"])
         .arg(command.get_program())
         .args(command.get_args())
         .stdin(Stdio::null());
@@ -191,7 +194,7 @@ impl Server {
 
     /// Waits until it takes connections; false when it ended instead.
     fn listens(&mut self) -> bool {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
             if self.child.try_wait().unwrap().is_some() {
                 return false;
@@ -210,10 +213,10 @@ impl Server {
         format!("{}://{}/{file}", self.scheme, self.address)
     }
 
-    /// Asks it to end, and tells how it did; `None` when it did not within ten seconds.
+    /// Asks it to end, and tells how it did; `None` when it did not.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         let _ = kill_process(self.pid(), Signal::TERM);
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return Some(status);

@@ -2,7 +2,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::time::Duration;
 
 use fathometer::server::definition::{Definition, Spoken};
 use fathometer::server::limited::{self, Service};
@@ -148,9 +147,7 @@ fn speaks_over_tls(name: &str) {
 
 /// The protocol that a handshake settles; `None` where it fails, or settles none.
 fn agreed(mut stream: TcpStream, mut session: Session, clock: Clock) -> Option<String> {
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     while !session.is_established() {
         let flight = session.transmit().to_vec();
         stream.write_all(&flight).unwrap();

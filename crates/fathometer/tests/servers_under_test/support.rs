@@ -25,7 +25,7 @@ use tempfile::TempDir;
 pub const REQUIRED: [&str; 4] = ["embedded", "httpd", "httpd-prefork", "nginx"];
 
 /// Longer than any answer takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The site on disk, as a server's own user may read it.
 pub struct Files {
@@ -118,6 +118,18 @@ fn processes(group: &Group) -> Vec<u32> {
     let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap();
     let numbers = listed.lines().map(|line| line.parse().unwrap());
     numbers.collect()
+}
+
+/// Whether no thread of a process runs any more, because it was stopped or has ended.
+pub fn is_stopped(process: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task"));
+    threads.into_iter().flatten().flatten().all(|thread| {
+        // The state is behind the name, which is in parentheses and may contain some.
+        fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| {
+            let state = stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]);
+            matches!(state, Some("T" | "t" | "Z" | "X"))
+        })
+    })
 }
 
 pub fn address(host: &Host) -> SocketAddr {

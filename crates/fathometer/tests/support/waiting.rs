@@ -1,13 +1,13 @@
-//! Waiting for what must come soon.
+//! Waiting for what must come.
 
 use std::time::{Duration, Instant};
 
-/// Long enough for a busy machine, short of what a page takes on a modem line.
-pub const SOON: Duration = Duration::from_secs(30);
+/// Longer than anything takes that is waited for without being hurried, and no measure of anything.
+pub const AT_LAST: Duration = Duration::from_secs(240);
 
-/// Waits until `done` says so, and fails when it does not say so soon.
+/// Waits until `done` says so, and fails when it never does.
 pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
-    wait_within(SOON, what, done);
+    wait_within(AT_LAST, what, done);
 }
 
 /// The same, with a limit of one's own.
