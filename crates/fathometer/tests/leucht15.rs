@@ -76,6 +76,15 @@ fn bootstrap() -> Bootstrap {
     }
 }
 
+/// The terminal shows the short form of a table.
+#[test]
+fn every_table_has_a_short_form() {
+    for layout in data().layouts {
+        let brief = layout.columns.iter().filter(|column| column.brief);
+        assert!(brief.count() > 0, "{}", layout.name);
+    }
+}
+
 #[test]
 fn every_level_that_is_run_is_declared_where_it_is_shown() {
     let data = data();
