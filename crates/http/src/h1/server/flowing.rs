@@ -57,7 +57,7 @@ impl Connection {
                     flowing.next = next;
                     self.flowing = Some(flowing);
                 }
-                Flowed::Whole => self.end_flow(flowing, now),
+                Flowed::Whole => self.end_flow(&flowing, now),
                 Flowed::Broken => {
                     self.stop(CloseReason::ContentLost);
                     self.finish(Action::Close);
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    fn end_flow(&mut self, flowing: Box<Flowing>, now: Instant) {
+    fn end_flow(&mut self, flowing: &Flowing, now: Instant) {
         if flowing.chunked {
             self.output
                 .push_text(|text| text.extend_from_slice(b"0\r\n\r\n"));
