@@ -65,6 +65,23 @@ fn a_single_replicate_has_no_interval_and_no_verdict() {
 }
 
 #[test]
+fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
+    let mut observations = cpu().observed(0.01);
+    assert!(judge(&observations, Seed(1)).is_settled(REPLICATES as usize));
+    observations.retain(|observation| observation.replicate < 2);
+    let two = judge(&observations, Seed(1));
+    assert!(two.is_settled(2) && !two.is_settled(3));
+    // One pair of one limit less, as when a trial was invalid.
+    let of_link = |o: &Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
+    let link = observations.iter().position(of_link).unwrap();
+    observations[link].validity.invalidate("the path was late");
+    let one_less = judge(&observations, Seed(1));
+    assert_eq!(one_less.named(), Some(Resource::Cpu));
+    assert!(!one_less.is_settled(2));
+    assert!(!judge(&cpu().observed(0.4), Seed(1)).is_settled(2));
+}
+
+#[test]
 fn probes_without_perturbation_name_nothing_but_say_what_would_tell() {
     let mut observations = cpu().observed(0.0);
     observations.retain(|observation| observation.change.is_none());

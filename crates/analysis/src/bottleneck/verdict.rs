@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Elasticity, Resource, Signals, Suspicion};
+use super::{Effect, Elasticity, Resource, Response, Signals, Suspicion};
 
 /// Which resource limited a load, with all that speaks for it and against.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,20 @@ pub struct Counts {
 }
 
 impl Verdict {
+    /// Whether more repetitions are not needed: a resource is named, and how throughput answers to each
+    /// limit that was varied is told, from at least so many pairs.
+    ///
+    /// Whoever measures until this is so looks at the intervals more than once, and is misled by chance
+    /// somewhat more often than by as many repetitions that were agreed on before.
+    pub fn is_settled(&self, pairs: usize) -> bool {
+        let mut elasticities = self.ranking.iter().filter_map(|r| r.elasticity.as_ref());
+        matches!(self.outcome, Outcome::Limited { .. })
+            && elasticities.all(|elasticity| {
+                let enough = |response: &Response| response.throughput.n >= pairs;
+                elasticity.effect != Effect::Undecided && elasticity.responses.iter().all(enough)
+            })
+    }
+
     /// The resource that is named; `None` when none is.
     pub fn named(&self) -> Option<Resource> {
         match &self.outcome {
