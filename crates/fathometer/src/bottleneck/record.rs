@@ -43,8 +43,12 @@ pub struct Facts {
     pub seed: u64,
     /// What limits were multiplied by.
     pub step: f64,
-    /// Repetitions of every trial.
+    /// Repetitions of every trial, or the most of them.
     pub replicates: u32,
+    /// The fewest repetitions after which the search ended as soon as the verdict was settled; `None`
+    /// where their number was fixed.
+    #[serde(default)]
+    pub until_settled: Option<u32>,
     /// The set-up in words, every limit and default in it.
     pub setup: Vec<(String, String)>,
 }
@@ -95,7 +99,8 @@ impl Record {
             started: now(),
             seed: request.seed.0,
             step: request.step,
-            replicates: request.replicates,
+            replicates: request.repetitions.most(),
+            until_settled: request.repetitions.least(),
             setup: words(&request.setup),
         };
         let folder = match folder {

@@ -1,13 +1,16 @@
 //! The trials: the set-up as it is, and with one limit after another changed by a step, again and
 //! again.
 //!
+//! Either as often as was asked for, an invalid trial being made again; or until the verdict is settled
+//! ([`Repetitions`]).
+//!
 //! All trials of a replicate have the same random numbers: what users ask for, when, and what the path
 //! does to their packets. Their order is drawn anew for every replicate, so that what the machine does
 //! besides falls on all of them alike.
 
 use std::sync::Mutex;
 
-use fathometer_analysis::bottleneck::{Change, Observation, Resource};
+use fathometer_analysis::bottleneck::{Change, Observation, Outcome, Resource, judge};
 use fathometer_model::{Bytes, Instant, Seed};
 use fathometer_sys::Clock;
 use fathometer_sys::cgroup::AppliedLimit;
@@ -19,8 +22,71 @@ use crate::command::Failure;
 use crate::progress::Progress;
 use crate::trial::{Measured, TrialError};
 
-/// How often a trial that turned out invalid is made again.
+/// How often a trial that turned out invalid is made again, where the number of repetitions is fixed.
 const SECOND_CHANCES: u32 = 2;
+
+/// How often every trial is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repetitions {
+    /// So often. What turns out invalid is made again at once, a few times.
+    Fixed(u32),
+    /// Until the verdict is settled ([`Verdict::is_settled`]), and between so often and so often. What
+    /// turns out invalid is left out: the next repetition makes up for it, at another moment. A verdict
+    /// that is invalid after one repetition more than the least ends it too: this machine is not to be
+    /// measured on now.
+    ///
+    /// [`Verdict::is_settled`]: fathometer_analysis::bottleneck::Verdict::is_settled
+    UntilSettled {
+        /// The fewest, 2 at least.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
+}
+
+impl Repetitions {
+    /// The most that there may be.
+    pub const fn most(self) -> u32 {
+        match self {
+            Repetitions::Fixed(count) => count,
+            Repetitions::UntilSettled { most, .. } => most,
+        }
+    }
+
+    /// The fewest after which there may be an end, where that is open.
+    pub const fn least(self) -> Option<u32> {
+        match self {
+            Repetitions::Fixed(_) => None,
+            Repetitions::UntilSettled { least, .. } => Some(least),
+        }
+    }
+
+    /// How often a trial that turns out invalid is made again at once.
+    const fn second_chances(self) -> u32 {
+        match self {
+            Repetitions::Fixed(_) => SECOND_CHANCES,
+            Repetitions::UntilSettled { .. } => 0,
+        }
+    }
+
+    /// Whether nothing more is to be learnt after so many.
+    fn are_enough(self, made: u32, observations: &[Observation], seed: Seed) -> bool {
+        let Some(least) = self.least().filter(|least| made >= *least) else {
+            return false;
+        };
+        let verdict = judge(observations, seed);
+        if made > least && matches!(verdict.outcome, Outcome::Invalid { .. }) {
+            return true;
+        }
+        // Of what was never valid there is no elasticity.
+        let known = |change: Change| {
+            let mut ranking = verdict.ranking.iter();
+            ranking.any(|r| r.resource == change.resource && r.elasticity.is_some())
+        };
+        let mut changes = observations.iter().filter_map(|seen| seen.change);
+        verdict.is_settled(least as usize) && changes.all(known)
+    }
+}
 
 /// What is to be found out.
 #[derive(Debug, Clone)]
@@ -32,7 +98,7 @@ pub struct Request {
     /// What limits are multiplied by, above 1.
     pub step: f64,
     /// Repetitions of every trial.
-    pub replicates: u32,
+    pub repetitions: Repetitions,
     /// Where everything random comes from.
     pub seed: Seed,
     /// No progress.
@@ -107,10 +173,14 @@ pub fn explore(
             }),
         }
     }
-    let total = variants.len() as u64 * u64::from(request.replicates);
+    let repetitions = request.repetitions;
+    let total = variants.len() as u64 * u64::from(repetitions.most());
     let progress = Progress::new(total, "trials", trials.clock, request.quiet);
     progress.step("as it is");
-    for replicate in 0..request.replicates {
+    for replicate in 0..repetitions.most() {
+        if repetitions.are_enough(replicate, &findings.observations, request.seed) {
+            break;
+        }
         for place in order(variants.len(), request.seed, replicate) {
             if (replicate, place) == (0, 0) {
                 continue;
@@ -194,7 +264,7 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Makes one trial, and makes it again when it is invalid; `None` when the user wants to end.
+    /// Makes one trial, and maybe again when it is invalid; `None` when the user wants to end.
     fn make(
         &mut self,
         variant: &Variant,
@@ -215,7 +285,7 @@ impl Trials<'_> {
             (self.record)(&observation)?;
             let valid = observation.validity.is_valid();
             observations.push(observation);
-            if valid || chance == SECOND_CHANCES {
+            if valid || chance == self.request.repetitions.second_chances() {
                 return Ok(Some(measured));
             }
         }

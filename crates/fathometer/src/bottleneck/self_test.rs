@@ -9,19 +9,19 @@ use serde::Serialize;
 
 use super::plants::{PLANTS, Plant};
 use super::record::{Found, Record, WIDTH};
-use super::run::{self, Request};
+use super::run::{self, Repetitions, Request};
 use crate::command::Failure;
 
-/// Repetitions of every trial: enough to name what limits by far.
-pub const REPLICATES: u32 = 3;
+/// Repetitions of every trial, at least: two that agree name what limits by far.
+const LEAST: u32 = 2;
 
 /// What is tried.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Names of plants; none means all.
     pub only: Vec<String>,
-    /// Repetitions of every trial.
-    pub replicates: u32,
+    /// Repetitions of every trial, at most: they end as soon as the verdict is settled.
+    pub most_replicates: u32,
     /// Where everything random comes from.
     pub seed: Seed,
     /// Where observations and the table are kept.
@@ -166,7 +166,10 @@ pub fn attempt(
         setup,
         resources: run::resources(),
         step: plant.step,
-        replicates: options.replicates,
+        repetitions: Repetitions::UntilSettled {
+            least: LEAST,
+            most: options.most_replicates.max(LEAST),
+        },
         seed: options.seed,
         quiet: options.quiet,
     };

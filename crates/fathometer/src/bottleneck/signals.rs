@@ -24,8 +24,11 @@ const GENERATOR_BUSY: f64 = 0.85;
 const SPARE: f64 = 0.05;
 /// A host that used this share of what it may had enough of it.
 const USED_UP: f64 = 0.9;
-/// Waiting for a processor for more than this share of the time is more than taking turns.
+/// Waiting for a processor, or a disk, for more than this share of the time is more than taking turns.
 const WAITED: f64 = 0.25;
+
+/// A disk that is busy for more than this share of the time makes whoever comes wait.
+const DISK_BUSY: f64 = 0.5;
 
 /// What a trial of a set-up has shown.
 pub fn observation(
@@ -61,7 +64,11 @@ fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signa
         None => validity.invalidate("the probes do not cover the measured window"),
     }
     of_path(&mut signals, setup, measured);
-    if let Some(reason) = starved(measured, &signals) {
+    let reasons = [
+        starved(measured, &signals),
+        starved_of_disk(setup, measured, &signals),
+    ];
+    for reason in reasons.into_iter().flatten() {
         validity.invalidate(reason);
     }
     if let Some(busy) = signals.generator_busy.filter(|busy| *busy > GENERATOR_BUSY) {
@@ -89,6 +96,35 @@ fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
              {:.0} %) while the host had {:.0} % of its own and waited",
             100.0 * idle,
             100.0 * SPARE,
+            100.0 * used
+        )
+    })
+}
+
+/// Why the host could not read what it may: it waited for a disk that others kept busy. `None` when it
+/// could, or when nobody knows.
+fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Option<String> {
+    let step = measured.samples.between(measured.from, measured.to)?;
+    let own = step.change.groups.first()?.as_ref()?.disk?;
+    let name = disk_name(setup.disk().ok()?)?;
+    let all = step.change.system.as_ref()?.disks.get(&name)?;
+    let others = (all.reads + all.writes).saturating_sub(own.reads + own.writes);
+    let of_limit = |used: Option<f64>, limit: Option<f64>| Some(used? / limit?);
+    let used = [
+        of_limit(
+            signals.disk_read_bytes_per_s,
+            signals.disk_bytes_limit_per_s,
+        ),
+        of_limit(signals.disk_reads_per_s, signals.disk_reads_limit_per_s),
+    ];
+    let used = used.into_iter().flatten().reduce(f64::max)?;
+    let (busy, waited) = (signals.disk_busy?, signals.io_pressure?);
+    (others > own.reads && busy > DISK_BUSY && used < USED_UP && waited > WAITED).then(|| {
+        format!(
+            "other programs of this machine used the disk: it was busy for {:.0} % (limit {:.0} %) while \
+             the host had {:.0} % of its own and waited",
+            100.0 * busy,
+            100.0 * DISK_BUSY,
             100.0 * used
         )
     })

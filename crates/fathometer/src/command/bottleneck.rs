@@ -17,7 +17,7 @@ use fathometer_workload::plan::{Choice, Sessions};
 use super::Failure;
 use super::arguments::{some_time, time};
 use crate::bottleneck::record::{self, Record};
-use crate::bottleneck::run::{self, Request};
+use crate::bottleneck::run::{self, Repetitions, Request};
 use crate::bottleneck::self_test;
 use crate::bottleneck::server::Server;
 use crate::bottleneck::setup::{Demand, HostLimits, Load, Setup};
@@ -90,7 +90,8 @@ pub struct BottleneckArguments {
     /// How long an exchange may take
     #[arg(long, value_name = "T", default_value = "10s", value_parser = some_time)]
     timeout: Duration,
-    /// Repetitions of every trial; intervals need two at least
+    /// Repetitions of every trial; intervals need two at least. With --self-test the most of them:
+    /// two are enough where they settle the verdict
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = value_parser!(u32).range(2..=1000))]
     replicates: u32,
@@ -186,7 +187,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     if arguments.self_test {
         let options = self_test::Options {
             only: arguments.plant.clone(),
-            replicates: arguments.replicates.min(self_test::REPLICATES),
+            most_replicates: arguments.replicates,
             seed: Seed(arguments.seed),
             folder: arguments.output.clone(),
             quiet: arguments.quiet,
@@ -200,7 +201,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
             only => only.to_vec(),
         },
         step: arguments.step,
-        replicates: arguments.replicates,
+        repetitions: Repetitions::Fixed(arguments.replicates),
         seed: Seed(arguments.seed),
         quiet: arguments.quiet,
     };

@@ -8,23 +8,21 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fathometer::bottleneck::plants::{PLANTS, Plant};
+use fathometer_sys::probe::{Detail, ProcessTree, System};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// The plants in the order in which they are tried: first one for each kind of limit, of the host, of the
-/// path, of the server's own making.
-const FIRST: [&str; 3] = ["cpu-quota", "link-rate", "sleep"];
+/// So many set-ups must be named rightly, where this machine can make as many.
+const ENOUGH: usize = 10;
 
-/// After so long no further plant is begun, and what was not tried is printed. All of them may take longer
-/// even on a quiet machine (`fathometer bottleneck --self-test` tries them all); one that others keep busy
-/// makes invalid trials again and again, and would be at it for most of an hour.
-const ENOUGH: Duration = Duration::from_secs(300);
+/// Other programs that have more than this share of the processors' time may be why a trial is invalid.
+const IN_THE_WAY: f64 = 0.1;
 
-/// How often a plant is tried that is named wrongly: intervals of three repetitions miss by chance once
-/// in a while.
-const CHANCES: u32 = 2;
+/// After so long no plant is begun any more. A quiet machine of two processors needs half of it.
+const LONGEST: Duration = Duration::from_secs(480);
 
 /// One at a time: what is measured is processor time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -63,56 +61,163 @@ fn json(output: &Output) -> Value {
     })
 }
 
+/// All plants are tried. Those that were not named rightly have one more chance, with other random
+/// numbers: intervals of two repetitions miss by chance once in a while.
+///
+/// A plant that could not be measured is excused where other programs are known, by the processor time
+/// that they used meanwhile, to have been in the way; nothing else is.
 #[test]
 fn what_was_built_in_is_named() {
     if !possible("what_was_built_in_is_named") {
         return;
     }
     let _alone = alone();
-    let mut plants: Vec<&str> = fathometer::bottleneck::plants::PLANTS
-        .iter()
-        .map(|plant| plant.name)
-        .collect();
-    plants.sort_by_key(|plant| {
-        FIRST
-            .iter()
-            .position(|first| first == plant)
-            .unwrap_or(FIRST.len())
-    });
-    let mut wrong = Vec::new();
-    let mut named = 0;
     let begun = Instant::now();
-    for (place, plant) in plants.iter().enumerate() {
-        if begun.elapsed() > ENOUGH {
+    let machine = Others::now();
+    let mut left: Vec<&Plant> = PLANTS.iter().collect();
+    let mut impossible = 0;
+    let (mut misnamed, mut excused) = (Vec::new(), Vec::new());
+    for seed in ["1", "2"] {
+        misnamed.clear();
+        excused.clear();
+        let mut again = Vec::new();
+        for plant in left.drain(..) {
+            if begun.elapsed() > LONGEST {
+                println!("{:16} not tried: time was up", plant.name);
+                again.push(plant);
+                if machine.share_since() > IN_THE_WAY {
+                    excused.push(plant.name);
+                }
+                continue;
+            }
+            let others = Others::now();
+            let tried = try_plant(plant, seed);
+            let others = others.share_since();
+            let (outcome, verdict) = (&tried["outcome"], &tried["verdict"]);
             println!(
-                "{} plants were not tried: time was up",
-                plants.len() - place
+                "{:16} {outcome} {}, {:.0?} gone, others used {:.0} %",
+                plant.name,
+                tried["named"],
+                begun.elapsed(),
+                100.0 * others
             );
-            break;
-        }
-        let mut tried = Value::Null;
-        for _ in 0..CHANCES {
-            let output = bottleneck(&["--self-test", "--plant", plant, "--json", "--quiet"]);
-            tried = json(&output)[0].clone();
-            if tried["outcome"] != "wrong" {
-                break;
+            match outcome.as_str() {
+                Some("right") => continue,
+                Some("impossible") => impossible += 1,
+                Some("invalid") if others > IN_THE_WAY => {
+                    again.push(plant);
+                    excused.push(plant.name);
+                }
+                _ => again.push(plant),
             }
-            println!("{plant}: {}", tried["verdict"]);
-        }
-        println!("{plant:16} {}", tried["named"]);
-        match tried["outcome"].as_str() {
-            Some("right") => named += 1,
-            Some("wrong") => wrong.push(format!("{plant}: {}", tried["verdict"])),
-            // A machine that others keep busy leaves a plant undecided, and says why.
-            _ => {
-                println!("  {}: {}", tried["outcome"], tried["verdict"]);
-                assert_eq!(tried["outcome"], "invalid", "{tried}");
-                assert!(!tried["verdict"].as_str().unwrap().is_empty(), "{tried}");
+            println!("  {verdict}");
+            // To say that it cannot be told is no error; to name something else is one.
+            if outcome == "wrong" && tried["named"] != "undecided" {
+                misnamed.push(format!("{}: {verdict}", plant.name));
             }
+        }
+        left = again;
+    }
+    let named = PLANTS.len() - impossible - left.len();
+    println!("{named} of {} named rightly", PLANTS.len());
+    println!("not to be measured on this machine now: {excused:?}");
+    assert!(misnamed.is_empty(), "{misnamed:#?}");
+    let least = ENOUGH.min(PLANTS.len() - impossible);
+    assert!(named + excused.len() >= least, "{named} named, not {least}");
+}
+
+fn try_plant(plant: &Plant, seed: &str) -> Value {
+    let arguments = ["--self-test", "--plant", plant.name, "--seed", seed];
+    let output = bottleneck(&[&arguments[..], &["--json", "--quiet"]].concat());
+    json(&output)[0].clone()
+}
+
+/// Processor time up to a moment.
+struct Others {
+    /// Of all processors, idle time included.
+    total: Duration,
+    /// What was used of it, or taken by the hypervisor for other guests.
+    used: Duration,
+    /// What this test used of that, with all programs that it started and that have ended.
+    own: Duration,
+}
+
+impl Others {
+    fn now() -> Others {
+        let times = System::read().unwrap().processors.unwrap();
+        let own = ProcessTree::read(std::process::id(), Detail::default()).unwrap();
+        Others {
+            total: times.total(),
+            used: times.busy() + times.steal.unwrap_or_default(),
+            own: own.cpu,
         }
     }
-    println!("{named} of {} named rightly", plants.len());
-    assert!(wrong.is_empty(), "{wrong:#?}");
+
+    /// The share of the processors' time that others have had since, 0 to 1.
+    fn share_since(&self) -> f64 {
+        let now = Others::now();
+        let used = now.used.saturating_sub(self.used);
+        let others = used.saturating_sub(now.own.saturating_sub(self.own));
+        others.as_secs_f64() / now.total.saturating_sub(self.total).as_secs_f64()
+    }
+}
+
+/// What the program has recorded of every plant is judged again: nothing of this depends on what the
+/// machine does meanwhile.
+#[test]
+fn what_was_recorded_of_every_plant_is_named_again() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/published");
+    let mut folders = std::fs::read_dir(&runs).unwrap().map(Result::unwrap);
+    let is_self_test = |name: &str| name.ends_with("-bottleneck-self-test");
+    let folder = folders
+        .find(|entry| is_self_test(&entry.file_name().to_string_lossy()))
+        .expect("one is published")
+        .path();
+    let mut rows = String::from("setup,planted,named,count\r\n");
+    for plant in &PLANTS {
+        let of_plant = folder.join(plant.name);
+        let judged = json(&bottleneck(&[
+            "--judge",
+            of_plant.to_str().unwrap(),
+            "--json",
+        ]));
+        let named = &judged["verdict"]["named"];
+        assert_eq!(named, plant.limit.name(), "{}: {judged:#}", plant.name);
+        rows += &format!("{},{1},{1},1\r\n", plant.name, plant.limit.name());
+        // It stands on what was seen of this one: without the load as it is there is nothing to tell.
+        assert!(judged["verdict"]["counts"]["baselines"].as_u64() >= Some(2));
+    }
+    let published = std::fs::read_to_string(folder.join("confusion.csv")).unwrap();
+    assert_eq!(published, rows);
+}
+
+/// The same observations with the names of two limits exchanged name the other: what is named comes
+/// from what was varied, and from nothing that is the same in both.
+#[test]
+fn observations_that_say_something_else_name_something_else() {
+    let place = tempfile::tempdir().unwrap();
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/published");
+    let published = std::fs::read_dir(&runs)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let folder = published
+        .map(|folder| folder.join("cpu-quota"))
+        .find(|folder| folder.join("observations.ndjson").exists())
+        .expect("one is published");
+    let lines = std::fs::read_to_string(folder.join("observations.ndjson")).unwrap();
+    let exchanged = lines
+        .replace("\"resource\":\"cpu\"", "\"resource\":\"-\"")
+        .replace("\"resource\":\"link-rate\"", "\"resource\":\"cpu\"")
+        .replace("\"resource\":\"-\"", "\"resource\":\"link-rate\"");
+    assert_ne!(lines, exchanged);
+    std::fs::write(place.path().join("observations.ndjson"), exchanged).unwrap();
+    std::fs::copy(folder.join("setup.json"), place.path().join("setup.json")).unwrap();
+    let judged = json(&bottleneck(&[
+        "--judge",
+        place.path().to_str().unwrap(),
+        "--json",
+    ]));
+    assert_eq!(judged["verdict"]["named"], "link-rate", "{judged:#}");
 }
 
 #[test]
