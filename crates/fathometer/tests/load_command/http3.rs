@@ -4,12 +4,14 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use fathometer_analysis::load::Summary;
 
 use crate::nobody::Nobody;
 use crate::peer::{FATHOMETER, tool};
 use crate::protocols::{Place, SIZE, Server, logged};
+use crate::quiet::in_a_quiet_moment;
 use crate::support::{Ended, load, valid_if_possible, wait_until};
 
 /// A port of loopback that is free for TCP and for UDP.
@@ -162,15 +164,22 @@ fn an_open_loop_keeps_its_rate_and_its_instants() {
     let place = Place::new();
     let server = ours(&place, &[]);
     let arguments = ["--rate", "400", "-d", "2s", "-c", "8", "--json"];
-    let summary = ask(&place, &server, &arguments).ended_with(0);
-    let counts = &summary.measured.counts;
-    assert_eq!((counts.planned, counts.completed), (800, 800));
-    let phases = &summary.measured.phases;
-    assert_eq!(phases.send_lag.as_ref().unwrap().count, 800);
-    // What passed while it was measured is not said of the time after.
-    let quic = summary.measured.quic.as_ref().unwrap();
-    // Several answers that wait for a processor together may leave in fewer datagrams.
-    assert!(quic.received_bytes > 800 * SIZE as u64, "{quic:?}");
+    in_a_quiet_moment(Duration::from_millis(100), || {
+        let summary = ask(&place, &server, &arguments).ended_with(0);
+        let counts = &summary.measured.counts;
+        assert_eq!((counts.planned, counts.completed), (800, 800));
+        let phases = &summary.measured.phases;
+        assert_eq!(phases.send_lag.as_ref().unwrap().count, 800);
+        // What passed while it was measured is not said of the time after. Several answers that wait for a
+        // processor together may leave in fewer datagrams, and those that a busy machine holds up come
+        // when it is no longer measured.
+        let quic = summary.measured.quic.as_ref().unwrap();
+        assert!(quic.received_bytes > 0, "{quic:?}");
+        match quic.received_bytes > 800 * SIZE as u64 {
+            true => Ok(()),
+            false => Err(format!("{quic:?}")),
+        }
+    });
 }
 
 #[test]
