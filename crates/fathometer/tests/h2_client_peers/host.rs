@@ -175,6 +175,13 @@ impl Host {
                 true
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            // A server that closes before it has read the last acknowledgements sends a reset. To the
+            // machine it is an end like another: what was not answered by then has failed.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                self.machine.handle_eof(now);
+                self.pump(&[]);
+                true
+            }
             Err(error) => panic!("{error}"),
         }
     }
