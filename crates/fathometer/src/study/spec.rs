@@ -507,7 +507,7 @@ mod tests {
             panic!("{cells:?}");
         };
         assert_eq!(alone.beside(), None);
-        assert_eq!(alone.asked(), [alone.levels.clone()]);
+        assert_eq!(alone.asked(), std::slice::from_ref(&alone.levels));
         assert_eq!(beside.beside(), Some(("h2", "nghttpx")));
         assert_eq!(
             beside.servers().collect::<Vec<_>>(),

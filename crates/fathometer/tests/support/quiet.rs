@@ -46,7 +46,7 @@ pub fn near(what: &str, found: f64, wanted: f64, share: f64) -> Result<(), Strin
 }
 
 /// The same of a figure that is to be below a limit.
-pub fn below<T: PartialOrd + std::fmt::Debug>(
+pub fn below<T: PartialOrd + Copy + std::fmt::Debug>(
     what: &str,
     found: T,
     limit: T,
