@@ -34,11 +34,11 @@ use self::client::{Client, Cost, Place};
 use self::server::{Server, Tuning};
 use super::trace::{Scratch, build, median};
 
-/// Rounds of each measurement: many short ones, as what else the machine has to do comes and goes in
-/// seconds, and the two sides of a ratio are to meet the same of it.
-const ROUNDS: usize = 15;
-/// Seconds that each client runs in each round.
-const SECONDS: u32 = 1;
+/// Rounds of each measurement: what else the machine has to do comes and goes in seconds, and the two sides
+/// of a ratio are to meet the same of it.
+const ROUNDS: usize = 9;
+/// Seconds that each client runs in each round: long against what it takes to start.
+const SECONDS: u32 = 2;
 /// Octets of the file.
 const SIZE: usize = 1024;
 const FILE: &str = "1k.html";
