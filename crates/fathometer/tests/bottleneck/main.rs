@@ -21,7 +21,7 @@ const ENOUGH: usize = 10;
 /// Other programs that have more than this share of the processors' time may be why a trial is invalid.
 const IN_THE_WAY: f64 = 0.1;
 
-/// After so long no plant is begun any more. A quiet machine of two processors needs half of it.
+/// After so long no plant is begun any more. A quiet machine of two processors has tried all once by then.
 const LONGEST: Duration = Duration::from_secs(480);
 
 /// One at a time: what is measured is processor time.
