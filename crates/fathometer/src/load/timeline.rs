@@ -78,7 +78,8 @@ pub struct Told {
 #[derive(Debug)]
 pub struct Spares {
     longest: Duration,
-    /// The most that are kept.
+    /// The most that are kept: as many as there are loops, for each of these fills one of its own. What
+    /// was made in a rush, while nobody put parts together, goes when it is over.
     most: usize,
     parts: Mutex<Vec<Part>>,
 }
@@ -87,12 +88,11 @@ impl Spares {
     /// Two for each loop: one that it fills, and one that is being put together or waits for it. They
     /// have room for latencies up to `longest`.
     pub fn new(loops: usize, longest: Duration) -> Arc<Spares> {
-        let most = 2 * loops;
-        let mut parts = Vec::with_capacity(most);
-        parts.resize_with(most, || Part::with_room(0, longest));
+        let mut parts = Vec::with_capacity(2 * loops);
+        parts.resize_with(2 * loops, || Part::with_room(0, longest));
         Arc::new(Spares {
             longest,
-            most,
+            most: loops,
             parts: Mutex::new(parts),
         })
     }
@@ -509,6 +509,15 @@ mod tests {
             let latency = part(number, 5).latency;
             timeline.add(Part { latency, ..used });
         }
+        assert_eq!(spares.parts.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_piled_up_is_not_kept() {
+        let spares = spares(2);
+        let mut timeline = Timeline::new(2, Duration::from_secs(1), 100, 3, Arc::clone(&spares));
+        let filled: Vec<Part> = (0..20).map(|place| spares.take(place / 2)).collect();
+        filled.into_iter().for_each(|part| drop(timeline.add(part)));
         assert_eq!(spares.parts.lock().unwrap().len(), 2);
     }
 
