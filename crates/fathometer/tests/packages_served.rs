@@ -6,6 +6,8 @@
 
 #[path = "support/serving.rs"]
 mod serving;
+#[path = "packages_served/turns.rs"]
+mod turns;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -16,6 +16,7 @@
 //! - [`packages`]: all files of a page in one response
 //! - [`dynamic`]: content that is made while it is sent
 
+mod asked;
 pub mod companions;
 pub mod conditions;
 pub mod date;
@@ -41,7 +42,7 @@ use conditions::{Lines, Preconditions, Single, Validators, Verdict};
 use dress::{Dress, DressError, DressField, FieldValue};
 use dynamic::{Dynamic, DynamicError, Live};
 use index::{Index, RepresentationId};
-use packages::{Composed, Packager, Packages};
+use packages::{Composed, Packager, Packages, Undecided};
 use ranges::{ByteRange, Ranges, Selection};
 use store::{FileHandle, Lookup, Resource, Store, Stored, Work};
 use target::Target;
@@ -207,7 +208,20 @@ enum Content {
     Parts(Subject, Box<Ranges>),
     /// The whole, made while it is sent.
     Flowing(Subject),
+    /// Not known yet: the files of a package are being looked up.
+    Undecided(Box<Undecided>),
 }
+
+/// From the end of a turn to the next: as short as can be told, so that it is another moment, before which
+/// others have their turn.
+pub(crate) const NEXT_TURN: Duration = Duration::from_nanos(1);
+
+/// Octets of files that are read for a response in one turn, at the most, if a host has others to serve.
+const READ_IN_A_TURN: u64 = 64 * 1024;
+
+/// A file counts as so many octets more than are read of it: looking at one costs something however short
+/// it is.
+const COST_OF_A_FILE: u64 = 4 * 1024;
 
 impl Origin {
     /// Whether its dress says how long an idle connection is kept.
@@ -252,6 +266,11 @@ impl Answer {
         } else {
             self.length
         }
+    }
+
+    /// Whether it is not decided yet, because that is the work of several turns: see [`Origin::go_on`].
+    pub fn is_undecided(&self) -> bool {
+        matches!(self.content, Content::Undecided(_))
     }
 
     /// Whether it has content whose length nobody knows before its end: see [`Origin::flow`].
@@ -375,11 +394,31 @@ impl Origin {
     }
 
     /// Decides what to answer at `now`. `scratch` is room for decoding paths; what it holds does not
-    /// matter.
+    /// matter. Where an answer [takes longer](Answer::is_undecided), [`go_on`](Origin::go_on) with it.
     pub fn decide(&self, request: &Request<'_>, now: Instant, scratch: &mut Vec<u8>) -> Answer {
         let mut answer = self.decide_content(request, now, scratch);
         answer.head_only = request.method == Method::Head;
         answer
+    }
+
+    /// Goes on with an answer that is not decided yet, for one turn: others are to have theirs before the
+    /// next. Whether it is decided now.
+    pub fn go_on(&self, answer: &mut Answer, now: Instant) -> bool {
+        let Content::Undecided(undecided) = &mut answer.content else {
+            return true;
+        };
+        let Some(decided) = self.decide_on(undecided, now) else {
+            return false;
+        };
+        let head_only = answer.head_only;
+        *answer = decided;
+        answer.head_only = head_only;
+        true
+    }
+
+    /// Goes on with an answer until it is decided, whoever else has to wait.
+    pub(crate) fn complete(&self, answer: &mut Answer, now: Instant) {
+        while !self.go_on(answer, now) {}
     }
 
     fn decide_content(&self, request: &Request<'_>, now: Instant, scratch: &mut Vec<u8>) -> Answer {
@@ -410,6 +449,11 @@ impl Origin {
         {
             return answer;
         }
+        self.decide_plain(path, request, now)
+    }
+
+    /// Decides what to answer where nobody wants a package.
+    fn decide_plain(&self, path: &[u8], request: &Request<'_>, now: Instant) -> Answer {
         let dynamic = self.dynamic_at(path);
         if let Some(dynamic) = dynamic.filter(|dynamic| dynamic.is_text()) {
             let live = Subject::Live(Live::of_text(dynamic));
@@ -438,7 +482,7 @@ impl Origin {
                 Source::Stored(resource) => packager.may_be_page(path, resource),
             });
         let subject = match dynamic {
-            None => Subject::File(self.select(source, request)),
+            None => Subject::File(self.select(source, &request.accept_encoding)),
             Some(dynamic) => Subject::Live(Live::of_file(dynamic, self.plain(&source), self)),
         };
         let mut answer = self.answer_subject(subject, path, negotiated, request);
@@ -534,8 +578,7 @@ impl Origin {
     }
 
     /// Selects the representation by content coding.
-    fn select(&self, source: Source, request: &Request<'_>) -> Selected {
-        let accept = &request.accept_encoding;
+    fn select(&self, source: Source, accept: &Lines<'_>) -> Selected {
         Selected(match source {
             Source::Indexed(file) => {
                 let coded = self

@@ -35,6 +35,14 @@ pub enum Segment<'a> {
     Body(&'a Selected, ByteRange),
 }
 
+/// What multipart content is made of.
+pub(super) enum PartOf<'a> {
+    /// Octets in front of parts and behind them.
+    Text(&'a [u8]),
+    /// Octets of the subject.
+    Content(ByteRange),
+}
+
 /// Texts of dates, kept from answer to answer.
 #[derive(Debug, Clone, Default)]
 pub struct Dates {
@@ -154,11 +162,14 @@ impl Origin {
     /// Writes the content of an answer, piece by piece; nothing where none is sent, or it is a
     /// [flow](Origin::flow).
     pub fn write_content(&self, answer: &Answer, mut sink: impl FnMut(Segment<'_>)) {
-        if answer.sent_length() == 0 {
+        if answer.sent_length() == 0 || answer.flows() {
             return;
         }
         match &answer.content {
-            Content::Empty | Content::NotModified(_) | Content::Flowing(_) => {}
+            Content::Empty
+            | Content::NotModified(_)
+            | Content::Flowing(_)
+            | Content::Undecided(_) => {}
             Content::StatusText | Content::Unsatisfiable(_) => {
                 sink(Segment::Text(answer.status.line().as_bytes()));
                 sink(Segment::Text(b"\n"));
@@ -168,28 +179,33 @@ impl Origin {
                 subject.write(ByteRange { first: 0, end }, sink);
             }
             Content::Part(subject, range) => subject.write(*range, sink),
-            Content::Parts(subject, ranges) => self.write_parts(subject, ranges.as_slice(), sink),
+            Content::Parts(subject, ranges) => {
+                self.write_parts(subject, ranges.as_slice(), |part| match part {
+                    PartOf::Text(text) => sink(Segment::Text(text)),
+                    PartOf::Content(range) => subject.write(range, &mut sink),
+                });
+            }
         }
     }
 
     /// Octets of the multipart content made of these ranges.
     pub(super) fn parts_length(&self, subject: &Subject, ranges: &[ByteRange]) -> u64 {
         let mut length = 0;
-        self.write_parts(subject, ranges, |segment| {
-            length += match segment {
-                Segment::Text(text) => text.len() as u64,
-                Segment::Body(_, range) => range.length(),
+        self.write_parts(subject, ranges, |part| {
+            length += match part {
+                PartOf::Text(text) => text.len() as u64,
+                PartOf::Content(range) => range.length(),
             };
         });
         length
     }
 
     /// Writes the content of `multipart/byteranges` (RFC 9110 section 14.6).
-    fn write_parts(
+    pub(super) fn write_parts(
         &self,
         subject: &Subject,
         ranges: &[ByteRange],
-        mut sink: impl FnMut(Segment<'_>),
+        mut sink: impl FnMut(PartOf<'_>),
     ) {
         let of = self.describe(subject);
         let boundary = boundary(&of);
@@ -203,12 +219,12 @@ impl Origin {
                 content_range(&of, range).as_bytes(),
                 b"\r\n\r\n",
             ] {
-                sink(Segment::Text(text));
+                sink(PartOf::Text(text));
             }
-            subject.write(range, &mut sink);
+            sink(PartOf::Content(range));
         }
         for text in [b"\r\n--", &boundary[..], b"--\r\n"] {
-            sink(Segment::Text(text));
+            sink(PartOf::Text(text));
         }
     }
 }
@@ -250,11 +266,20 @@ impl Subject {
         }
     }
 
-    /// Whether its content is made while it is sent.
+    /// Whether nobody knows the length of its content before its end.
     pub(super) fn is_open(&self) -> bool {
         match self {
             Subject::File(_) => false,
-            Subject::Composed(composed) => composed.open().is_some(),
+            Subject::Composed(composed) => composed.is_open(),
+            Subject::Live(_) => true,
+        }
+    }
+
+    /// Whether its content is made while it is sent.
+    fn flows(&self) -> bool {
+        match self {
+            Subject::File(_) => false,
+            Subject::Composed(composed) => composed.recipe().is_some(),
             Subject::Live(_) => true,
         }
     }
@@ -263,7 +288,7 @@ impl Subject {
 impl Content {
     fn subject(&self) -> Option<&Subject> {
         match self {
-            Content::Empty | Content::StatusText => None,
+            Content::Empty | Content::StatusText | Content::Undecided(_) => None,
             Content::Unsatisfiable(subject)
             | Content::NotModified(subject)
             | Content::Whole(subject)
@@ -275,6 +300,21 @@ impl Content {
 }
 
 impl Answer {
+    /// Whether its content is made while it is sent.
+    fn flows(&self) -> bool {
+        match &self.content {
+            Content::Whole(subject)
+            | Content::Part(subject, _)
+            | Content::Parts(subject, _)
+            | Content::Flowing(subject) => subject.flows(),
+            Content::Empty
+            | Content::StatusText
+            | Content::Unsatisfiable(_)
+            | Content::NotModified(_)
+            | Content::Undecided(_) => false,
+        }
+    }
+
     /// Where the page of a package is by itself, where that is not where the package was asked for.
     fn content_location(&self) -> Option<&str> {
         match (&self.content, self.content.subject()?) {

@@ -99,7 +99,8 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
             _ => unreachable!("{name}"),
         }
     }
-    let answer = origin.decide(&request, Instant::ZERO, &mut Vec::new());
+    let mut answer = origin.decide(&request, Instant::ZERO, &mut Vec::new());
+    origin.complete(&mut answer, Instant::ZERO);
     let mut response = Response {
         status: answer.status().code(),
         fields: Vec::new(),
@@ -108,7 +109,7 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
     let second = origin.wall_clock(Instant::ZERO);
     origin.write_fields(&answer, second, &mut Dates::default(), &mut response);
     let content = &mut response.content;
-    origin.write_content(&answer, |segment| match segment {
+    let mut take = |segment: Segment<'_>| match segment {
         Segment::Text(text) => content.extend_from_slice(text),
         Segment::Body(id, range) => {
             let octets = range.first as usize..range.end as usize;
@@ -117,7 +118,16 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
             };
             content.extend_from_slice(&body.bytes()[octets]);
         }
-    });
+    };
+    origin.write_content(&answer, &mut take);
+    if !answer.is_open()
+        && let Some(mut flow) = origin.flow(&answer, Instant::ZERO)
+    {
+        let mut now = Instant::ZERO;
+        while let dynamic::Flowed::Until(next) = flow.poll(origin, now, &mut take) {
+            now = next;
+        }
+    }
     assert_eq!(response.content.len() as u64, answer.sent_length());
     if method != Method::Head && !answer.status().is_bodiless() && !answer.is_open() {
         let length = response.content.len().to_string();

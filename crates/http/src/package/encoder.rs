@@ -247,6 +247,17 @@ impl Encoder {
         self.count(octets)
     }
 
+    /// Whether the content that is due has to be [shown](Encoder::content), because its checksum was not
+    /// given with the file.
+    pub fn needs_content(&self) -> bool {
+        self.version == Version::Two && self.state == State::Content && self.content.given.is_none()
+    }
+
+    /// The checksum of what was shown of the content that is being written, or was written last.
+    pub fn checksum(&self) -> Checksum {
+        Checksum(self.content.computed.clone().finalize())
+    }
+
     /// Says that the content is complete. For a file of known size this only checks that it is.
     pub fn end_of_content(&mut self) -> Result<(), EncodeError> {
         if self.state != State::Content {

@@ -52,6 +52,11 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// Nothing.
+    pub const fn none() -> Keys {
+        Keys { keys: Vec::new() }
+    }
+
     /// Reads the value of a field. A server takes a value that cannot be read for none at all.
     pub fn parse(value: &[u8]) -> Result<Keys, HaveError> {
         let text = match value.trim_ascii() {

@@ -1,7 +1,8 @@
 //! Responses whose content is made while it is sent.
 //!
 //! HTTP/1.1 sends what is ready as a chunk (RFC 9112 section 7.1), HTTP/1.0 ends the content with the
-//! connection. Requests behind wait until it has ended. While the client takes nothing, nothing is made.
+//! connection. Content whose length was said needs neither. Requests behind wait until it has ended. While
+//! the client takes nothing, nothing is made.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -10,6 +11,9 @@ use super::text::TextLengths;
 use super::{Action, Connection, Outstanding, Served};
 use crate::origin::Segment;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
+
+/// With so many octets waiting for the client, no more of a response is made.
+const ENOUGH_WAITING: u64 = 64 * 1024;
 
 /// A response of which not all is ready.
 #[derive(Debug)]
@@ -45,11 +49,12 @@ impl Connection {
     pub(super) fn flow_on(&mut self, now: Instant) {
         while let Some(flowing) = &self.flowing
             && flowing.next <= now
-            && !self.is_congested()
+            && self.takes_more()
             && let Some(mut flowing) = self.flowing.take()
         {
             let mut ready = Ready::default();
-            let flowed = flowing.flow.poll(now, |segment| ready.push(segment));
+            let (origin, flow) = (&self.origin, &mut flowing.flow);
+            let flowed = flow.poll(origin, now, |segment| ready.push(segment));
             flowing.served.body += Bytes(ready.length());
             self.queue_chunk(&ready, flowing.chunked);
             match flowed {
@@ -70,7 +75,13 @@ impl Connection {
     /// When there is more of a response that the client would take.
     pub(super) fn flows_at(&self) -> Option<Instant> {
         let flowing = self.flowing.as_ref()?;
-        (!self.is_congested()).then_some(flowing.next)
+        self.takes_more().then_some(flowing.next)
+    }
+
+    /// Whether there is room for more of a response.
+    pub(super) fn takes_more(&self) -> bool {
+        let waiting = self.output.queued() - self.output.sent();
+        waiting < ENOUGH_WAITING && !self.is_congested()
     }
 
     /// The record of a response that is not going to be whole.

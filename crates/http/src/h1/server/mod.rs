@@ -113,6 +113,8 @@ pub struct Connection {
     head_started: Option<Instant>,
     /// The request that is being worked on.
     work: Option<Work>,
+    /// The same, where deciding its answer is the work.
+    undecided: Option<Box<Exchange>>,
     /// The response of which not all is ready.
     flowing: Option<Box<Flowing>>,
     output: Output,
@@ -230,6 +232,7 @@ impl Connection {
             head_end: HeadEnd::new(),
             head_started: None,
             work: None,
+            undecided: None,
             flowing: None,
             output: Output::default(),
             phase: Phase::Open,
@@ -369,7 +372,10 @@ impl Connection {
             Timeout::Body => self.refuse(Refusal::BodyTimeout, now),
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Hold => self.release_all(now),
-            Timeout::Work => self.process_input(now),
+            Timeout::Work => {
+                self.go_on(now);
+                self.process_input(now);
+            }
             Timeout::Flow => {
                 self.flow_on(now);
                 self.process_input(now);
@@ -434,8 +440,12 @@ impl Connection {
         self.last_output = now;
         self.output.transmitted(count);
         self.note_handed_over(now);
-        if was_congested && !self.is_congested() {
+        let was_flowing = self.flowing.is_some();
+        if was_flowing {
             self.flow_on(now);
+        }
+        let has_flowed = was_flowing && self.flowing.is_none();
+        if has_flowed || was_congested && !self.is_congested() {
             self.process_input(now);
         }
         self.settle(now);
@@ -526,6 +536,7 @@ impl Connection {
         self.reading = Reading::Nothing;
         self.head_started = None;
         self.work = None;
+        self.undecided = None;
         self.discarded += self.input.len() as u64;
         self.input.clear();
     }

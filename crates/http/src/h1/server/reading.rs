@@ -10,7 +10,7 @@ use super::text::TextLengths;
 use super::{Body, Connection, Exchange, Reading, Served, Work};
 use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
 use crate::h1::fields::{self, HeadEnd, Strictness};
-use crate::origin::Status;
+use crate::origin::{NEXT_TURN, Status};
 
 impl Connection {
     /// Deals with what is in the buffer.
@@ -27,7 +27,7 @@ impl Connection {
         while used < bytes.len() {
             let rest = &bytes[used..];
             let step = match self.reading {
-                Reading::Head if self.is_congested() || self.flowing.is_some() => 0,
+                Reading::Head if self.is_congested() || self.is_answering() => 0,
                 Reading::Head => self.read_head(rest, now),
                 Reading::Body { .. } => self.read_body(rest, now),
                 Reading::Upgraded => 0,
@@ -205,7 +205,7 @@ impl Connection {
         };
         let body = match head.body {
             BodyFraming::Length(0) => {
-                self.respond(&exchange, None, now);
+                self.answer(exchange, now);
                 return Ok(());
             }
             BodyFraming::Length(length) if length > self.config.limits.body.0 => {
@@ -268,9 +268,41 @@ impl Connection {
             && let Reading::Body { exchange, .. } =
                 std::mem::replace(&mut self.reading, Reading::Head)
         {
-            self.respond(&exchange, None, now);
+            self.answer(exchange, now);
         }
         used
+    }
+
+    /// Answers a request, once its answer is decided.
+    fn answer(&mut self, exchange: Exchange, now: Instant) {
+        if !exchange.answer.is_undecided() {
+            return self.respond(&exchange, None, now);
+        }
+        self.undecided = Some(Box::new(exchange));
+        self.work = Some(Work {
+            head: 0,
+            until: now + NEXT_TURN,
+            interim: Bytes(0),
+        });
+    }
+
+    /// Goes on with an answer that is not decided, if there is one.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        let Some(mut exchange) = self.undecided.take() else {
+            return;
+        };
+        if !self.origin.go_on(&mut exchange.answer, now) {
+            return self.answer(*exchange, now);
+        }
+        self.work = None;
+        exchange.served.status = exchange.answer.status().code();
+        exchange.served.file = exchange.answer.file();
+        self.respond(&exchange, None, now);
+    }
+
+    /// Whether requests wait for the answer to one before them.
+    fn is_answering(&self) -> bool {
+        self.flowing.is_some() || self.undecided.is_some()
     }
 }
 

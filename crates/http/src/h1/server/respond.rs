@@ -10,7 +10,7 @@ use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
 use crate::origin::{Answer, FieldSink, HopField, Method, Segment, Status};
 
 impl Connection {
-    /// Queues the response to a request that was read whole, or as far as it will be.
+    /// Queues the response to a request that was read whole, or as far as it will be. Its answer is decided.
     pub(super) fn respond(
         &mut self,
         exchange: &Exchange,
@@ -104,7 +104,7 @@ impl Connection {
     ) {
         self.requests += 1;
         let flow = self.origin.flow(answer, now);
-        let chunked = said.chunked && flow.is_some();
+        let chunked = said.chunked && flow.is_some() && answer.is_open();
         let (origin, dates) = (&self.origin, &mut self.dates);
         let idle = self.config.limits.keep_alive.as_secs();
         let before = self.output.queued();

@@ -68,7 +68,7 @@ impl Connection {
             return Flowed::Whole;
         };
         loop {
-            match making.poll(now, |segment| content.push(segment)) {
+            match making.poll(&self.origin, now, |segment| content.push(segment)) {
                 Flowed::Until(next) if next <= now && content.left() < ENOUGH_WAITING => {}
                 Flowed::Whole => {
                     *flow = None;

@@ -14,7 +14,7 @@ use crate::h2::frame::write::{self, Carrier};
 use crate::h2::priority::Priority;
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::Target;
-use crate::origin::{Answer, Method, Request, Status};
+use crate::origin::{Answer, Method, NEXT_TURN, Request, Status};
 
 /// Targets that are remembered as pushed on one connection.
 const MOST_REMEMBERED: usize = 4096;
@@ -198,11 +198,15 @@ impl Connection {
         if self.requests == 1 {
             time += config.connection_time;
         }
+        let stream = &mut self.streams[slot];
+        if stream.answer.as_ref().is_some_and(Answer::is_undecided) {
+            time = time.max(NEXT_TURN);
+        }
         if time.is_zero() && self.working.is_empty() {
             self.make_ready(slot, now);
             return;
         }
-        self.streams[slot].progress = Progress::Working;
+        stream.progress = Progress::Working;
         self.work_until = self.work_until.max(now) + time;
         self.working.push_back((slot, self.work_until));
     }
@@ -213,8 +217,29 @@ impl Connection {
             && until <= now
         {
             self.working.pop_front();
-            self.make_ready(slot, now);
+            if self.decides(slot, now) {
+                self.make_ready(slot, now);
+            } else {
+                self.working.push_front((slot, now + NEXT_TURN));
+            }
         }
+    }
+
+    /// Goes on with an answer, if it is not decided; whether it is.
+    fn decides(&mut self, slot: Slot, now: Instant) -> bool {
+        let stream = &mut self.streams[slot];
+        let Some(answer) = stream
+            .answer
+            .as_mut()
+            .filter(|answer| answer.is_undecided())
+        else {
+            return true;
+        };
+        if !self.origin.go_on(answer, now) {
+            return false;
+        }
+        stream.served.exchange.file = answer.file();
+        true
     }
 
     /// Sends hints of what goes with the answer, if there are any (RFC 8297).

@@ -20,10 +20,11 @@ impl Connection {
     /// The response is ready.
     pub(super) fn make_ready(&mut self, slot: Slot, now: Instant) {
         let stream = &mut self.streams[slot];
-        let Some(answer) = &stream.answer else {
+        let Some(answer) = &mut stream.answer else {
             debug_assert!(false, "a response without an answer");
             return;
         };
+        self.origin.complete(answer, now);
         stream.progress = Progress::Ready;
         stream.served.exchange.status = answer.status().code();
         let content = &mut stream.content;

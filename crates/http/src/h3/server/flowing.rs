@@ -62,7 +62,8 @@ impl Connection {
             && let Some(flowing) = &mut open.flowing
         {
             let mut ready = Ready::default();
-            match flowing.flow.poll(now, |segment| ready.push(segment)) {
+            let (origin, flow) = (&self.origin, &mut flowing.flow);
+            match flow.poll(origin, now, |segment| ready.push(segment)) {
                 Flowed::Until(next) => flowing.next = next,
                 Flowed::Whole => {
                     open.flowing = None;

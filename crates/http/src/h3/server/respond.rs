@@ -6,7 +6,7 @@ use super::connection::{CloseReason, Connection};
 use super::flowing::Flowing;
 use crate::client::RequestId;
 use crate::h3::frame::{self, FrameType};
-use crate::origin::{Answer, FieldSink, HopField, Segment, Status};
+use crate::origin::{Answer, FieldSink, HopField, NEXT_TURN, Segment, Status};
 use crate::qpack::{Encoder, Indexing};
 
 impl Connection {
@@ -47,6 +47,11 @@ impl Connection {
         if self.requests == 0 && self.working.is_empty() {
             time += self.config.connection_time;
         }
+        let open = self.streams.get_mut(request);
+        let answer = open.and_then(|open| open.answer.as_ref());
+        if answer.is_some_and(Answer::is_undecided) {
+            time = time.max(NEXT_TURN);
+        }
         if time.is_zero() && self.working.is_empty() {
             return self.respond(request, now);
         }
@@ -64,6 +69,15 @@ impl Connection {
         {
             self.working.pop_front();
             if let Some(open) = self.streams.get_mut(request) {
+                if let Some(answer) = &mut open.answer
+                    && answer.is_undecided()
+                {
+                    if !self.origin.go_on(answer, now) {
+                        self.working.push_front((request, now + NEXT_TURN));
+                        continue;
+                    }
+                    open.served.exchange.file = answer.file();
+                }
                 open.working = false;
             }
             self.respond(request, now);
@@ -76,10 +90,11 @@ impl Connection {
         let Some(open) = self.streams.get_mut(request) else {
             return;
         };
-        let Some(answer) = open.answer.take() else {
+        let Some(mut answer) = open.answer.take() else {
             return;
         };
         let origin = self.origin.clone();
+        origin.complete(&mut answer, now);
         if let Some(link) = origin.early_hints(&answer) {
             self.write_interim(request, Status::EARLY_HINTS, Some(link));
         }
@@ -99,7 +114,7 @@ impl Connection {
         open.flowing = flow.map(|flow| Box::new(Flowing::new(flow, now)));
         let length = answer.sent_length();
         let waiting = open.output.text_waiting();
-        if length > 0 {
+        if length > 0 && is_whole {
             let before = open.output.queued();
             open.output.push_text(|text| {
                 frame::write_header(FrameType::DATA, length, text);

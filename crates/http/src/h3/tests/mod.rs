@@ -3,6 +3,7 @@
 mod pair;
 
 use std::io::IoSlice;
+use std::time::Duration;
 
 use fathometer_model::{Bytes, CloseReason, Failure};
 
@@ -10,7 +11,37 @@ use self::pair::{BIG, DOWN, Pair, content};
 use super::client::{self, Content, Qpack, RequestId, RequestLine, Version};
 use super::server::{self, ServerConfig};
 use super::{ErrorCode, Priority, Settings};
+use crate::origin::packages::turn_tests;
 use crate::qpack::EncoderPolicy;
+
+#[test]
+fn a_package_takes_its_turns() {
+    let (origin, files) = turn_tests::short_files();
+    let mut pair = Pair::of(origin);
+    pair.get("/d/", &[("accept", turn_tests::ACCEPT)]);
+    let mut turns = 0;
+    loop {
+        pair.run();
+        let next = pair.server.poll_timeout();
+        let Some(next) = next.filter(|&next| next < pair.now + Duration::from_micros(1)) else {
+            break;
+        };
+        assert!(next > pair.now, "nobody else would have a turn");
+        pair.now = next;
+        pair.server.handle_timeout(next);
+        turns += 1;
+    }
+    assert!(turns > 10, "{turns}");
+    let exchange = &pair.exchanges[&RequestId(0)];
+    assert_eq!(exchange.status, Some(200));
+    assert_eq!(turn_tests::contents(&exchange.content), files);
+    let length = exchange.content.len().to_string();
+    assert!(
+        exchange
+            .fields
+            .contains(&("content-length".to_owned(), length))
+    );
+}
 
 #[test]
 fn requests_are_answered_and_both_sides_count_the_same() {

@@ -101,6 +101,14 @@ impl Pair {
         }
     }
 
+    /// The same with a server of another origin.
+    pub fn of(origin: Arc<Origin>) -> Pair {
+        let config = Arc::new(ServerConfig::default());
+        let mut pair = Pair::plain();
+        pair.server = server::Connection::new(origin, config, pair.now);
+        pair
+    }
+
     pub fn plain() -> Pair {
         Pair::new(client::Config::default(), &ServerConfig::default())
     }

@@ -5,10 +5,10 @@ use std::io::Write;
 use fathometer_model::Instant;
 
 use super::Live;
+use super::packing::Sending;
 use crate::origin::ranges::ByteRange;
 use crate::origin::render::Segment;
 use crate::origin::{Answer, Content, Origin, Selected, Subject};
-use crate::package::{Encoder, Entry, Limits, Piece, Version};
 
 /// Content that is made while it is sent.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ pub struct Flow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flowed {
     /// There is more at this time. It may have come already: whoever holds what was handed over until the
-    /// client takes it asks again when there is room.
+    /// client takes it asks again when there is room. The moment after this one: what comes next takes
+    /// time, and others have their turn before it.
     Until(Instant),
     /// That was all.
     Whole,
@@ -50,36 +51,19 @@ enum ReadyPiece {
 #[derive(Debug)]
 enum Source {
     Live(Running),
-    Package(Box<Packing>),
+    Package(Box<Sending>),
 }
 
 /// A dynamic resource of which some parts were handed over.
 #[derive(Debug)]
-struct Running {
+pub(super) struct Running {
     live: Live,
     /// Parts handed over.
     done: u32,
 }
 
-/// A package that is put together while it is sent.
-#[derive(Debug)]
-struct Packing {
-    encoder: Encoder,
-    contents: Vec<Packed>,
-    /// The member whose parts are handed over at the moment.
-    running: Option<Running>,
-}
-
-/// The content of a file in such a package.
-#[derive(Debug, Clone)]
-pub(in crate::origin) enum Packed {
-    /// Of so many octets, whose checksum its entry has.
-    File(Selected, u64),
-    Live(Live),
-}
-
 /// A part that is ready.
-enum Part {
+pub(super) enum Part {
     /// Text, in the room that was given for it.
     Text,
     File(Selected, ByteRange),
@@ -92,19 +76,12 @@ impl Origin {
     /// [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers, and where
     /// no content is sent.
     pub fn flow(&self, answer: &Answer, now: Instant) -> Option<Flow> {
-        let Content::Flowing(subject) = &answer.content else {
-            return None;
-        };
         if answer.head_only {
             return None;
         }
-        let source = match subject {
-            Subject::Live(live) => Source::Live(Running::new(live)),
-            Subject::Composed(composed) => {
-                let (entries, contents) = composed.open()?;
-                Source::Package(Box::new(Packing::new(entries.to_vec(), contents.to_vec())?))
-            }
-            Subject::File(_) => return None,
+        let source = match &answer.content {
+            Content::Flowing(Subject::Live(live)) => Source::Live(Running::new(live)),
+            _ => Source::Package(Box::new(Sending::new(self, answer)?)),
         };
         Some(Flow {
             start: now,
@@ -116,13 +93,19 @@ impl Origin {
 
 impl Flow {
     /// Hands over what is ready at `now`: at most one part of text at a time, which is to be kept until
-    /// the client takes it, and as much as there is of what lies in files.
-    pub fn poll(&mut self, now: Instant, mut sink: impl FnMut(Segment<'_>)) -> Flowed {
+    /// the client takes it, and as much as there is of what lies in files, but for those that have to be
+    /// read before. `origin` is the one that decided the answer.
+    pub fn poll(
+        &mut self,
+        origin: &Origin,
+        now: Instant,
+        mut sink: impl FnMut(Segment<'_>),
+    ) -> Flowed {
         let (start, text) = (self.start, &mut self.text);
         match &mut self.source {
             Source::Live(running) => running.poll(start, now, text, &mut sink),
-            Source::Package(packing) => packing
-                .poll(start, now, text, &mut sink)
+            Source::Package(package) => package
+                .poll(origin, (start, now), text, &mut sink)
                 .unwrap_or(Flowed::Broken),
         }
     }
@@ -166,7 +149,7 @@ impl Ready {
 }
 
 impl Running {
-    fn new(live: &Live) -> Running {
+    pub fn new(live: &Live) -> Running {
         Running {
             live: live.clone(),
             done: 0,
@@ -174,12 +157,13 @@ impl Running {
     }
 
     /// When the next part is ready; `None` when there is none.
-    fn due(&self, start: Instant) -> Option<Instant> {
+    pub fn due(&self, start: Instant) -> Option<Instant> {
         let dynamic = &self.live.dynamic;
         (self.done < dynamic.parts).then(|| start + dynamic.ready(self.done))
     }
 
-    fn next(&mut self, text: &mut Vec<u8>) -> Part {
+    /// The next part, which is ready.
+    pub fn next(&mut self, text: &mut Vec<u8>) -> Part {
         let (dynamic, part) = (&self.live.dynamic, self.done);
         self.done += 1;
         if let Some((file, length)) = &self.live.file {
@@ -222,73 +206,6 @@ impl Running {
             }
         }
         Flowed::Whole
-    }
-}
-
-impl Packing {
-    fn new(entries: Vec<Entry>, contents: Vec<Packed>) -> Option<Packing> {
-        Some(Packing {
-            encoder: Encoder::new(Version::Two, entries, &Limits::default()).ok()?,
-            contents,
-            running: None,
-        })
-    }
-
-    /// `None` when the package cannot be completed.
-    fn poll(
-        &mut self,
-        start: Instant,
-        now: Instant,
-        text: &mut Vec<u8>,
-        sink: &mut impl FnMut(Segment<'_>),
-    ) -> Option<Flowed> {
-        loop {
-            let entry = match self.encoder.next() {
-                None => return Some(Flowed::Whole),
-                Some(Piece::Octets(octets)) => {
-                    sink(Segment::Text(octets));
-                    continue;
-                }
-                Some(Piece::Content { entry, .. }) => entry,
-            };
-            match self.contents.get(entry)? {
-                Packed::File(file, length) => {
-                    let framing = self.encoder.content_passed(*length).ok()?;
-                    let whole = ByteRange {
-                        first: 0,
-                        end: *length,
-                    };
-                    sink(Segment::Text(&framing));
-                    sink(Segment::Body(file, whole));
-                    self.encoder.end_of_content().ok()?;
-                }
-                Packed::Live(live) => {
-                    let running = self.running.get_or_insert_with(|| Running::new(live));
-                    let Some(due) = running.due(start) else {
-                        self.encoder.end_of_content().ok()?;
-                        self.running = None;
-                        continue;
-                    };
-                    if due > now {
-                        return Some(Flowed::Until(due));
-                    }
-                    match running.next(text) {
-                        Part::Empty => {}
-                        Part::File(file, range) => {
-                            let framing = self.encoder.content_passed(range.length()).ok()?;
-                            sink(Segment::Text(&framing));
-                            sink(Segment::Body(&file, range));
-                        }
-                        Part::Text => {
-                            let framing = self.encoder.content(text).ok()?;
-                            sink(Segment::Text(&framing));
-                            sink(Segment::Text(text));
-                            return Some(Flowed::Until(running.due(start).unwrap_or(now)));
-                        }
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -9,10 +9,14 @@
 //! A [`Flow`] is the content of one response of that kind: of the resource by itself, or of a
 //! [package](super::packages) that is composed on the fly and has it among its files.
 //!
+//! The same is done with packages that have nothing dynamic in them, when a file has to be read for its
+//! checksum: content whose length is known, made a slice at a time.
+//!
 //! What is not done: nothing is run. When a part is ready is a matter of the time alone, so that the same
 //! request brings the same octets at the same moments every time.
 
 mod flow;
+mod packing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +25,9 @@ use super::conditions::{ETAG_LENGTH, Validators};
 use super::target;
 use super::{Described, Origin, Selected};
 
-pub(super) use flow::Packed;
 pub(crate) use flow::Ready;
 pub use flow::{Flow, Flowed};
+pub(super) use packing::Packed;
 
 /// The most octets of a part of text: it is kept in memory until the client has taken it.
 pub const LARGEST_PART: u32 = 1 << 20;

@@ -67,7 +67,7 @@ fn at(milliseconds: u64) -> Instant {
 /// What a poll hands over, and what it says.
 fn poll(origin: &Origin, flow: &mut Flow, now: u64) -> (Vec<u8>, Flowed) {
     let mut got = Vec::new();
-    let flowed = flow.poll(at(now), |segment| match segment {
+    let flowed = flow.poll(origin, at(now), |segment| match segment {
         Segment::Text(text) => got.extend_from_slice(text),
         Segment::Body(selected, range) => {
             let Octets::Memory(body) = origin.octets(selected) else {

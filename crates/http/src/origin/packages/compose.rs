@@ -32,7 +32,29 @@ pub(in crate::origin) struct Composed {
     pieces: Vec<Piece>,
     about: About,
     /// Instead of pieces, where it is put together while it is sent.
-    open: Option<(Vec<Entry>, Vec<Packed>)>,
+    recipe: Option<Recipe>,
+}
+
+/// What a package is put together from while it is sent.
+#[derive(Debug)]
+pub(in crate::origin) struct Recipe {
+    /// Its files, in order.
+    pub entries: Vec<Entry>,
+    /// Where their contents are; for a file that the client has, nothing that is looked at.
+    pub contents: Vec<Packed>,
+    /// Whether the sizes of all files are known.
+    pub is_sized: bool,
+}
+
+/// Which checksums a package states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    /// None: the format has none.
+    Never,
+    /// Those that are known; the others show when the files are sent.
+    Known,
+    /// All: those that are not known are computed now, of all octets of their files.
+    All,
 }
 
 /// What is known of a package without its pieces.
@@ -58,7 +80,7 @@ enum Piece {
 }
 
 /// A file that goes into a package.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::origin) struct Part {
     /// Its name there.
     pub name: Box<str>,
@@ -69,15 +91,17 @@ pub(in crate::origin) struct Part {
 }
 
 impl Composed {
-    /// A package of these files, in this order; `base` is where its page is by itself. `None` when the
-    /// format cannot hold them, or one of them could not be read.
-    pub fn new(
+    /// A package of these files. `None` when the format cannot hold them, or one of them could not be read.
+    ///
+    /// Files whose checksums are not known are read for them while the package is sent, a little at a time;
+    /// `at_once`: now, so that it has pieces in any case.
+    pub(super) fn new(
         origin: &Origin,
         format: Format,
-        base: &Arc<str>,
-        parts: &[Part],
-        is_coded: bool,
+        gathered: &Gathered,
+        at_once: bool,
     ) -> Option<Composed> {
+        let (base, parts) = (&gathered.base, &gathered.parts);
         let (etag, weak) = tag(origin, format, base, parts);
         let mut composed = Composed {
             text: Vec::new(),
@@ -88,12 +112,12 @@ impl Composed {
                 etag,
                 weak,
                 base: Arc::clone(base),
-                is_coded,
+                is_coded: gathered.is_coded,
             },
-            open: None,
+            recipe: None,
         };
         match format {
-            Format::Package(_) => composed.package(origin, parts)?,
+            Format::Package(_) => composed.package(origin, parts, at_once)?,
             Format::Tar => composed.tar(origin, parts)?,
             Format::Zip => composed.zip(origin, parts)?,
         }
@@ -107,7 +131,7 @@ impl Composed {
             text: Vec::new(),
             pieces: vec![Piece::File(Selected::of_resource(whole), length)],
             about,
-            open: None,
+            recipe: None,
         }
     }
 
@@ -117,33 +141,30 @@ impl Composed {
         let room = gathered.parts.len() + gathered.live.len() + 1;
         let (mut entries, mut contents) = (Vec::with_capacity(room), Vec::with_capacity(room));
         let push_live = |entries: &mut Vec<Entry>, part: &LivePart, critical| {
-            // What is of a file keeps its checksum: its octets are not looked at when they are sent.
-            let checksum = match part.live.file() {
-                Some(file) => Some(origin.checksum(file)?),
-                None => None,
-            };
             entries.push(Entry {
                 name: part.name.to_string(),
                 size: None,
-                checksum,
+                checksum: part
+                    .live
+                    .file()
+                    .and_then(|file| origin.known_checksum(file)),
                 media_type: Some(part.live.content_type().to_owned()),
                 attributes: attributes(part.live.content_type().as_bytes()),
                 critical,
                 ..Entry::default()
             });
-            Some(Packed::Live(part.live.clone()))
+            Packed::Live(part.live.clone())
         };
         if let Some(page) = &gathered.page {
-            contents.push(push_live(&mut entries, page, true)?);
+            contents.push(push_live(&mut entries, page, true));
         }
         for part in &gathered.parts {
-            let entry = entry(origin, part, true)?;
-            let length = entry.size.unwrap_or_default();
+            let entry = entry(origin, part, Checked::Known)?;
+            contents.push(packed(part, &entry));
             entries.push(entry);
-            contents.push(Packed::File(part.selected.clone(), length));
         }
         for part in &gathered.live {
-            contents.push(push_live(&mut entries, part, false)?);
+            contents.push(push_live(&mut entries, part, false));
         }
         // Whether it can be written shows here rather than when half of it was sent.
         Encoder::new(Version::Two, entries.clone(), &Limits::default()).ok()?;
@@ -159,14 +180,22 @@ impl Composed {
                 base: Arc::clone(&gathered.base),
                 is_coded: gathered.is_coded,
             },
-            open: Some((entries, contents)),
+            recipe: Some(Recipe {
+                entries,
+                contents,
+                is_sized: false,
+            }),
         })
     }
 
-    /// The files of a package that is put together while it is sent, and where their contents are.
-    pub fn open(&self) -> Option<(&[Entry], &[Packed])> {
-        let (entries, contents) = self.open.as_ref()?;
-        Some((entries, contents))
+    /// What it is put together from, where that happens while it is sent.
+    pub fn recipe(&self) -> Option<&Recipe> {
+        self.recipe.as_ref()
+    }
+
+    /// Whether nobody knows its length before its end.
+    pub fn is_open(&self) -> bool {
+        self.recipe.as_ref().is_some_and(|recipe| !recipe.is_sized)
     }
 
     /// What is known of it.
@@ -201,7 +230,7 @@ impl Composed {
         }
     }
 
-    /// Writes a part of it, piece by piece.
+    /// Writes a part of it, piece by piece; nothing where it is put together while it is sent.
     pub fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         let mut text = &self.text[..];
         let mut passed = 0;
@@ -270,14 +299,34 @@ impl Composed {
         }
     }
 
-    fn package(&mut self, origin: &Origin, parts: &[Part]) -> Option<()> {
+    fn package(&mut self, origin: &Origin, parts: &[Part], at_once: bool) -> Option<()> {
         let Format::Package(version) = self.about.format else {
             return None;
         };
+        let checked = match (version, at_once) {
+            (Version::One, _) => Checked::Never,
+            (Version::Two, true) => Checked::All,
+            (Version::Two, false) => Checked::Known,
+        };
         let entries = parts
             .iter()
-            .map(|part| entry(origin, part, version == Version::Two))
+            .map(|part| entry(origin, part, checked))
             .collect::<Option<Vec<_>>>()?;
+        let is_unknown = |entry: &Entry| {
+            entry.checksum.is_none() && !entry.kept && entry.size.is_some_and(|size| size > 0)
+        };
+        if checked == Checked::Known && entries.iter().any(is_unknown) {
+            // Whether it can be written shows here rather than when half of it was sent.
+            let encoder = Encoder::new(version, entries.clone(), &Limits::default()).ok()?;
+            self.about.length = encoder.length()?;
+            let contents = parts.iter().zip(&entries);
+            self.recipe = Some(Recipe {
+                contents: contents.map(|(part, entry)| packed(part, entry)).collect(),
+                entries,
+                is_sized: true,
+            });
+            return Some(());
+        }
         let sizes: Vec<u64> = entries
             .iter()
             .map(|entry| entry.size.unwrap_or_default())
@@ -366,17 +415,17 @@ fn modified(of: &Described<'_>) -> u64 {
     of.validators.modified.map_or(0, |modified| modified.second)
 }
 
-/// What a package says of a file. Where there is a checksum behind the content (`checked`), it has to be
-/// known before, because nobody looks at the content when it is sent.
-fn entry(origin: &Origin, part: &Part, checked: bool) -> Option<Entry> {
+/// What a package says of a file. Its checksum is there where it is known, or has to be.
+fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
     let of = origin.describe_selected(&part.selected);
     let text = |octets: &[u8]| std::str::from_utf8(octets).ok().map(str::to_owned);
     Some(Entry {
         name: part.name.to_string(),
         size: Some(if part.kept { 0 } else { of.length }),
-        checksum: match checked && !part.kept {
-            true => Some(origin.checksum(&part.selected)?),
-            false => None,
+        checksum: match checked {
+            Checked::All if !part.kept => Some(origin.checksum(&part.selected)?),
+            Checked::Known if !part.kept => origin.known_checksum(&part.selected),
+            _ => None,
         },
         media_type: text(of.content_type),
         etag: Some(tag_text(&of.validators)),
@@ -386,6 +435,11 @@ fn entry(origin: &Origin, part: &Part, checked: bool) -> Option<Entry> {
         critical: part.critical,
         kept: part.kept,
     })
+}
+
+/// Where the content of a file is.
+fn packed(part: &Part, entry: &Entry) -> Packed {
+    Packed::File(part.selected.clone(), entry.size.unwrap_or_default())
 }
 
 /// What a file system is told of a file of this type.
@@ -428,7 +482,7 @@ fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETA
 }
 
 /// Hands octets of a representation to `sink`; whether all could be read and were taken.
-fn read(
+pub(in crate::origin) fn read(
     origin: &Origin,
     selected: &Selected,
     range: ByteRange,

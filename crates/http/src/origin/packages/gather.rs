@@ -6,13 +6,19 @@ use fathometer_model::Instant;
 
 use super::compose::{Part, tag_text};
 use super::group::{Group, INDEX, Member};
+use crate::origin::conditions::Lines;
 use crate::origin::dynamic::Live;
-use crate::origin::store::Lookup;
+use crate::origin::store::{Lookup, Stored, Variant};
 use crate::origin::target::encoded;
-use crate::origin::{Origin, Place, Request, Selected, Source};
+use crate::origin::{COST_OF_A_FILE, Origin, Place, Selected, Source};
 use crate::package::have::Keys;
 
+/// What files may cost that are looked up in one turn, in octets. More than are read of one in a turn:
+/// mostly they have been looked up before, and then nothing is read.
+const LOOKED_UP_IN_A_TURN: u64 = 256 * 1024;
+
 /// The files of a group as they are now.
+#[derive(Debug, Clone)]
 pub(super) struct Gathered {
     /// Where the page is by itself; empty for a folder.
     pub base: Arc<str>,
@@ -25,6 +31,19 @@ pub(super) struct Gathered {
     pub is_coded: bool,
 }
 
+impl Default for Gathered {
+    fn default() -> Gathered {
+        Gathered {
+            base: Arc::from(""),
+            page: None,
+            parts: Vec::new(),
+            live: Vec::new(),
+            is_delta: false,
+            is_coded: false,
+        }
+    }
+}
+
 impl Gathered {
     /// Whether something in it is dynamic.
     pub fn is_open(&self) -> bool {
@@ -33,7 +52,7 @@ impl Gathered {
 }
 
 /// A dynamic resource that goes into a package.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::origin) struct LivePart {
     /// Its name there.
     pub name: Box<str>,
@@ -43,9 +62,9 @@ pub(in crate::origin) struct LivePart {
 /// How files are looked up.
 pub(super) struct Gathering<'a> {
     /// What the client has.
-    pub keys: Keys,
-    /// The request that codings are chosen for; without, files go as they are.
-    pub codings: Option<&'a Request<'a>>,
+    pub keys: &'a Keys,
+    /// The codings that the client takes; `None`: files go as they are.
+    pub codings: Option<Lines<'a>>,
     /// Whether what is dynamic goes in; it is left out else.
     pub live: bool,
     /// Whether each file is to be looked at, however lately it was.
@@ -56,8 +75,9 @@ pub(super) struct Gathering<'a> {
 impl Gathering<'_> {
     /// All files as they are, and as they were lately.
     pub fn of_now(now: Instant) -> Self {
+        static NONE: Keys = Keys::none();
         Gathering {
-            keys: Keys::default(),
+            keys: &NONE,
             codings: None,
             live: false,
             anew: false,
@@ -66,7 +86,17 @@ impl Gathering<'_> {
     }
 }
 
+/// Files that were looked up, and how many members of their group that took.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    gathered: Gathered,
+    /// Whether the page was.
+    has_page: bool,
+    members: usize,
+}
+
 /// Why there is no package.
+#[derive(Debug)]
 pub(super) enum Lacking {
     /// There is none of this.
     None,
@@ -81,14 +111,60 @@ impl Origin {
         group: &Group,
         gathering: &Gathering<'_>,
     ) -> Result<Gathered, Lacking> {
-        let mut gathered = Gathered {
-            base: Arc::from(""),
-            page: None,
-            parts: Vec::with_capacity(1 + group.members.len()),
-            live: Vec::new(),
-            is_delta: false,
-            is_coded: false,
-        };
+        let mut progress = Progress::default();
+        loop {
+            if let Some(gathered) = self.gather_on(group, gathering, &mut progress)? {
+                return Ok(gathered);
+            }
+        }
+    }
+
+    /// The same for one turn; `None` when it takes another.
+    pub(super) fn gather_on(
+        &self,
+        group: &Group,
+        gathering: &Gathering<'_>,
+        progress: &mut Progress,
+    ) -> Result<Option<Gathered>, Lacking> {
+        let gathered = &mut progress.gathered;
+        let mut cost = 0;
+        if !std::mem::replace(&mut progress.has_page, true) {
+            gathered.parts.reserve(1 + group.members.len());
+            cost += self.gather_page(group, gathering, gathered)?;
+        }
+        while let Some(member) = group.members.get(progress.members) {
+            if cost >= LOOKED_UP_IN_A_TURN {
+                return Ok(None);
+            }
+            progress.members += 1;
+            if let Some(live) = self.live(&member.path, gathering)? {
+                if gathering.live {
+                    let name = member.name.clone();
+                    gathered.live.push(LivePart { name, live });
+                }
+                cost += COST_OF_A_FILE;
+            } else if let Some(source) = self.source(&member.path, gathering)? {
+                let named = (member.name.clone(), member.critical);
+                cost += cost_of(&source);
+                self.add(gathered, named, source, gathering);
+            } else {
+                cost += COST_OF_A_FILE;
+            }
+        }
+        match gathered.parts.is_empty() && !gathered.is_open() {
+            true => Err(Lacking::None),
+            false => Ok(Some(std::mem::take(gathered))),
+        }
+    }
+
+    /// Looks the page of a group up, if it has one. What that costs.
+    fn gather_page(
+        &self,
+        group: &Group,
+        gathering: &Gathering<'_>,
+        gathered: &mut Gathered,
+    ) -> Result<u64, Lacking> {
+        let mut cost = COST_OF_A_FILE;
         if let Some(live) = self.live(&group.path, gathering)? {
             let target = page_target(&group.path);
             // A package begins with its page.
@@ -102,24 +178,11 @@ impl Origin {
             let target = self.target_of(&page, &group.path);
             if let Some(member) = Member::of_target(&target, true) {
                 gathered.base = target.into();
-                self.add(&mut gathered, (member.name, true), page, gathering);
+                cost = cost_of(&page);
+                self.add(gathered, (member.name, true), page, gathering);
             }
         }
-        for member in &group.members {
-            if let Some(live) = self.live(&member.path, gathering)? {
-                if gathering.live {
-                    let name = member.name.clone();
-                    gathered.live.push(LivePart { name, live });
-                }
-            } else if let Some(source) = self.source(&member.path, gathering)? {
-                let named = (member.name.clone(), member.critical);
-                self.add(&mut gathered, named, source, gathering);
-            }
-        }
-        match gathered.parts.is_empty() && !gathered.is_open() {
-            true => Err(Lacking::None),
-            false => Ok(gathered),
-        }
+        Ok(cost)
     }
 
     fn add(
@@ -129,7 +192,7 @@ impl Origin {
         source: Source,
         gathering: &Gathering<'_>,
     ) {
-        let keys = &gathering.keys;
+        let keys = gathering.keys;
         let has = |selected: &Selected| {
             let tag = tag_text(&self.describe_selected(selected).validators);
             keys.contains(&name, &tag)
@@ -143,9 +206,9 @@ impl Origin {
         let (kept, selected) = match (kept, gathering.codings) {
             (Some(selected), _) => (true, selected),
             (None, None) => (false, self.plain(&source)),
-            (None, Some(request)) => {
+            (None, Some(accept)) => {
                 gathered.is_coded |= self.all(&source).nth(1).is_some();
-                (false, self.select(source, request))
+                (false, self.select(source, &accept))
             }
         };
         gathered.parts.push(Part {
@@ -224,6 +287,16 @@ impl Origin {
         });
         indexed.chain(stored)
     }
+}
+
+/// What looking a file up costs, in octets: of those that a store keeps in memory it may have read all.
+fn cost_of(source: &Source) -> u64 {
+    let Source::Stored(resource) = source else {
+        return 0;
+    };
+    let variants = resource.variants().iter();
+    let in_memory = variants.filter(|variant| matches!(variant.octets(), Stored::Memory(_)));
+    COST_OF_A_FILE + in_memory.map(Variant::length).sum::<u64>()
 }
 
 /// How the page at a canonical path is asked for by itself.

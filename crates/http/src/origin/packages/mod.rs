@@ -6,7 +6,10 @@
 //! members, and preconditions, ranges and HEAD work on it as on any representation.
 //!
 //! It is *made* in advance and kept, in memory or as a file of the host's store, or composed *on the fly*
-//! of its head and of the files where they are, which are neither copied nor read. A client that says
+//! of its head and of the files where they are, which are not copied. That gives way to others that the same
+//! host serves: files are looked up some a turn, before the answer is decided, and each is read once for its
+//! checksum, while it is sent first, a slice a turn. What is kept is made in one turn, and so is a zip archive,
+//! whose every file begins with its checksum. A client that says
 //! what it has (`Package-Have`) gets a delta, composed likewise: files that it lacks, and entries without
 //! content for the others.
 //!
@@ -33,9 +36,9 @@ use std::time::Duration;
 use super::companions::Plan;
 use crate::package::Version;
 
-pub(super) use compose::Composed;
+pub(super) use compose::{Composed, read};
 pub(super) use group::INDEX;
-pub(super) use shelf::Packager;
+pub(super) use shelf::{Packager, Undecided};
 
 /// How an origin packages what it serves. By default it does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,3 +267,5 @@ impl FromStr for Shared {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) mod turn_tests;

@@ -8,15 +8,16 @@ use fathometer_model::{Body, FileId, Instant};
 
 use super::accept::{self, Wishes};
 use super::compose::{About, Composed, checksum, read_file};
-use super::gather::{Gathered, Gathering, Lacking};
+use super::gather::{Gathered, Gathering, Lacking, Progress};
 use super::group::{Group, Groups, LONGEST_HTML, MOST_FILES, Member};
 use super::{Format, Making, Packages};
+use crate::origin::asked::Asked;
 use crate::origin::companions::Plan;
 use crate::origin::conditions::ETAG_LENGTH;
 use crate::origin::ranges::ByteRange;
 use crate::origin::store::{Lookup, Resource, Stored};
 use crate::origin::target::encoded;
-use crate::origin::{Answer, Method, Origin, Place, Request, Selected, Status, Subject};
+use crate::origin::{Answer, Content, Method, Origin, Place, Request, Selected, Status, Subject};
 use crate::package::have::Keys;
 use crate::package::{Checksum, Version};
 
@@ -69,10 +70,48 @@ struct Scanned {
     looked_at: Instant,
 }
 
+/// An answer about a package whose files are being looked up.
+#[derive(Debug, Clone)]
+pub(in crate::origin) struct Undecided {
+    asked: Asked,
+    place: GroupPlace,
+    format: Format,
+    /// What the client has.
+    keys: Keys,
+    /// Whether files are sent under codings that the client takes, and with what is dynamic.
+    as_it_is: bool,
+    progress: Progress,
+}
+
+/// Where a group is known from.
+#[derive(Debug, Clone)]
+enum GroupPlace {
+    Planned(usize),
+    Looked(Arc<Group>),
+}
+
 /// A group, wherever it is known from.
 enum Found<'a> {
     Planned(usize, &'a Group),
     Looked(Arc<Group>),
+}
+
+impl Found<'_> {
+    fn place(&self) -> GroupPlace {
+        match self {
+            Found::Planned(place, _) => GroupPlace::Planned(*place),
+            Found::Looked(group) => GroupPlace::Looked(Arc::clone(group)),
+        }
+    }
+}
+
+impl GroupPlace {
+    fn found<'a>(&self, packager: &'a Packager) -> Found<'a> {
+        match self {
+            GroupPlace::Planned(place) => Found::Planned(*place, packager.groups.at(*place)),
+            GroupPlace::Looked(group) => Found::Looked(Arc::clone(group)),
+        }
+    }
 }
 
 impl std::ops::Deref for Found<'_> {
@@ -201,7 +240,101 @@ impl Origin {
                 wishes.best(other)?
             }
         };
-        let composed = match self.package_or_delta(packager, &found, format, request, now) {
+        let keys = match request.package_have.value() {
+            Some(value) if format == Format::Package(Version::Two) => {
+                Keys::parse(value).unwrap_or_default()
+            }
+            _ => Keys::default(),
+        };
+        let on_the_fly = packager.options.making == Making::OnTheFly;
+        if !on_the_fly && keys.is_empty() {
+            let package = self.package(packager, &found, format, now);
+            return self.answer_package(packager, package, path, request);
+        }
+        let mut undecided = Box::new(Undecided {
+            asked: Asked::of(path, request),
+            place: found.place(),
+            format,
+            keys,
+            // Archives say nothing of codings, nor does version 1, and all but version 2 need sizes.
+            as_it_is: format == Format::Package(Version::Two) && on_the_fly,
+            progress: Progress::default(),
+        });
+        match self.gather_for(packager, &mut undecided, now) {
+            Some(package) => self.answer_package(packager, package, path, request),
+            None => Some(Answer {
+                content: Content::Undecided(undecided),
+                negotiated: true,
+                ..Answer::empty(Status::OK, None)
+            }),
+        }
+    }
+
+    /// Goes on with an answer whose package's files are being looked up; `None` when it is not decided yet.
+    pub(in crate::origin) fn decide_on(
+        &self,
+        undecided: &mut Undecided,
+        now: Instant,
+    ) -> Option<Answer> {
+        let package = match &self.packager {
+            Some(packager) => {
+                let package = self.gather_for(packager, undecided, now)?;
+                let request = undecided.asked.request();
+                self.answer_package(packager, package, &undecided.asked.path, &request)
+            }
+            None => None,
+        };
+        Some(package.unwrap_or_else(|| {
+            let asked = &undecided.asked;
+            self.decide_plain(&asked.path, &asked.request(), now)
+        }))
+    }
+
+    /// Looks files of a package up, for one turn, and composes it of them when there are all; `None` until
+    /// then.
+    fn gather_for(
+        &self,
+        packager: &Packager,
+        undecided: &mut Undecided,
+        now: Instant,
+    ) -> Option<Result<Arc<Composed>, Lacking>> {
+        let Undecided {
+            asked,
+            place,
+            format,
+            keys,
+            as_it_is,
+            progress,
+        } = undecided;
+        let found = place.found(packager);
+        let gathering = Gathering {
+            keys,
+            codings: as_it_is.then(|| asked.request().accept_encoding),
+            live: *as_it_is,
+            ..Gathering::of_now(now)
+        };
+        let gathered = match self.gather_on(&found, &gathering, progress) {
+            Ok(gathered) => gathered?,
+            Err(lacking) => return Some(Err(lacking)),
+        };
+        let on_the_fly = packager.options.making == Making::OnTheFly;
+        Some(
+            match gathered.is_delta || on_the_fly && *format != Format::Zip {
+                true => self.compose(&gathered, *format, false),
+                false => self.package(packager, &found, *format, now),
+            },
+        )
+    }
+
+    /// The answer with a package; `None` when there is none.
+    fn answer_package(
+        &self,
+        packager: &Packager,
+        package: Result<Arc<Composed>, Lacking>,
+        path: &[u8],
+        request: &Request<'_>,
+    ) -> Option<Answer> {
+        let composed = match package {
             Ok(composed) => composed,
             Err(Lacking::None) => return None,
             Err(Lacking::Overloaded) => return Some(overloaded()),
@@ -219,15 +352,33 @@ impl Origin {
 
     /// The checksum of a representation, which is computed once.
     pub(super) fn checksum(&self, selected: &Selected) -> Option<Checksum> {
-        let known = match &selected.0 {
-            Place::Indexed(id) => self.packager.as_ref()?.checksums.get(id.place())?,
-            Place::Stored(resource, variant) => resource.variants()[*variant as usize].checksum(),
-        };
-        if let Some(known) = known.get() {
+        let place = self.checksum_place(selected)?;
+        if let Some(known) = place.get() {
             return Some(*known);
         }
         let computed = checksum(self, selected)?;
-        Some(*known.get_or_init(|| computed))
+        Some(*place.get_or_init(|| computed))
+    }
+
+    /// The same, if somebody has computed it.
+    pub(in crate::origin) fn known_checksum(&self, selected: &Selected) -> Option<Checksum> {
+        self.checksum_place(selected)?.get().copied()
+    }
+
+    /// Somebody has computed it.
+    pub(in crate::origin) fn learn_checksum(&self, selected: &Selected, checksum: Checksum) {
+        if let Some(place) = self.checksum_place(selected) {
+            place.get_or_init(|| checksum);
+        }
+    }
+
+    fn checksum_place<'a>(&'a self, selected: &'a Selected) -> Option<&'a OnceLock<Checksum>> {
+        match &selected.0 {
+            Place::Indexed(id) => self.packager.as_ref()?.checksums.get(id.place()),
+            Place::Stored(resource, variant) => {
+                Some(resource.variants()[*variant as usize].checksum())
+            }
+        }
     }
 
     /// What goes into the package of a path.
@@ -294,38 +445,6 @@ impl Origin {
         Some(group)
     }
 
-    fn package_or_delta(
-        &self,
-        packager: &Packager,
-        found: &Found<'_>,
-        format: Format,
-        request: &Request<'_>,
-        now: Instant,
-    ) -> Result<Arc<Composed>, Lacking> {
-        let keys = match request.package_have.value() {
-            Some(value) if format == Format::Package(Version::Two) => {
-                Keys::parse(value).unwrap_or_default()
-            }
-            _ => Keys::default(),
-        };
-        let on_the_fly = packager.options.making == Making::OnTheFly;
-        if on_the_fly || !keys.is_empty() {
-            // Archives say nothing of codings, nor does version 1, and all but version 2 need sizes.
-            let as_it_is = format == Format::Package(Version::Two) && on_the_fly;
-            let gathering = Gathering {
-                keys,
-                codings: as_it_is.then_some(request),
-                live: as_it_is,
-                ..Gathering::of_now(now)
-            };
-            let gathered = self.gather(found, &gathering)?;
-            if (on_the_fly && format != Format::Zip) || gathered.is_delta {
-                return self.compose(&gathered, format);
-            }
-        }
-        self.package(packager, found, format, now)
-    }
-
     /// The package that was made, or is made now.
     fn package(
         &self,
@@ -338,7 +457,7 @@ impl Origin {
             (Found::Planned(place, group), None) => packager.made[*place][format.place()]
                 .get_or_init(|| {
                     let gathered = self.gather(group, &Gathering::of_now(now)).ok()?;
-                    let composed = self.compose(&gathered, format).ok()?;
+                    let composed = self.compose(&gathered, format, true).ok()?;
                     Some(self.in_one_piece(&composed))
                 })
                 .clone()
@@ -389,7 +508,7 @@ impl Origin {
             ..Gathering::of_now(now)
         };
         let gathered = self.gather(group, &gathering)?;
-        let composed = self.compose(&gathered, format)?;
+        let composed = self.compose(&gathered, format, true)?;
         let about = composed.about();
         let digits = String::from_utf8_lossy(&about.etag[1..ETAG_LENGTH - 1]);
         let extension = format.extension();
@@ -431,11 +550,16 @@ impl Origin {
         })
     }
 
-    fn compose(&self, gathered: &Gathered, format: Format) -> Result<Arc<Composed>, Lacking> {
-        let (base, parts) = (&gathered.base, &gathered.parts);
+    /// A package of these files; `at_once`: one that is not put together while it is sent.
+    fn compose(
+        &self,
+        gathered: &Gathered,
+        format: Format,
+        at_once: bool,
+    ) -> Result<Arc<Composed>, Lacking> {
         match gathered.is_open() {
             true => Composed::of_open(self, gathered),
-            false => Composed::new(self, format, base, parts, gathered.is_coded),
+            false => Composed::new(self, format, gathered, at_once),
         }
         .map(Arc::new)
         .ok_or(Lacking::None)

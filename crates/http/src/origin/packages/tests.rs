@@ -10,7 +10,8 @@ use crate::origin::{Origin, OriginConfig};
 use crate::package::have::{Keys, key};
 use crate::package::{Checksum, Decoder, Entry, Event, Limits};
 
-const PACKAGE: &str = "application/vnd.fathometer.object-package;version=2, text/html;q=0.5";
+pub(super) const PACKAGE: &str =
+    "application/vnd.fathometer.object-package;version=2, text/html;q=0.5";
 const VERSION_ONE: &str = "application/vnd.fathometer.object-package;version=1";
 const PICTURE: &[u8] = &[7; 3000];
 
@@ -62,7 +63,7 @@ fn origin(making: Making) -> Origin {
 }
 
 /// The files of a package, and what it says of each.
-fn unpacked(package: &[u8]) -> Vec<(Entry, Vec<u8>)> {
+pub(super) fn unpacked(package: &[u8]) -> Vec<(Entry, Vec<u8>)> {
     let mut decoder = Decoder::new(Limits::default());
     let mut files = Vec::new();
     let mut content = Vec::new();

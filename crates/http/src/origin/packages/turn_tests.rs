@@ -1,0 +1,342 @@
+//! Packages of files that have to be read for their checksums: so much a turn, whatever is asked for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fathometer_model::{Body, Instant, Seed};
+
+use super::tests::{PACKAGE, unpacked};
+use super::*;
+use crate::origin::conditions::{Lines, Preconditions, Single};
+use crate::origin::dynamic::{Dynamic, Flowed};
+use crate::origin::store::{EntityTag, FileHandle, Lookup, Resource, Store, Variant};
+use crate::origin::target::Target;
+use crate::origin::{Answer, Dates, FieldSink, HopField, Method, Octets, Origin, OriginConfig};
+use crate::origin::{Request, Segment};
+use crate::package::Checksum;
+
+/// What a turn reads at the most, in octets.
+const A_TURN: u64 = 64 * 1024;
+
+/// Files behind descriptors, and how many octets of them were read.
+#[derive(Debug)]
+struct Shelf {
+    files: Vec<(String, Arc<Vec<u8>>, Arc<Resource>)>,
+    read: Arc<AtomicU64>,
+    /// How many were looked up.
+    found: Arc<AtomicU64>,
+    /// A file that is in the list and not there.
+    gone: Option<String>,
+}
+
+impl Shelf {
+    /// Files of these sizes; those of up to `in_memory` octets are kept in memory.
+    fn new(sizes: &[usize], in_memory: usize, read: &Arc<AtomicU64>) -> Shelf {
+        let files = sizes.iter().enumerate().map(|(n, &size)| {
+            let octets = Arc::new(
+                (0..size)
+                    .map(|at| Seed(n as u64).draw(at as u64) as u8)
+                    .collect::<Vec<u8>>(),
+            );
+            let tag = EntityTag::of_metadata(&[n as u64, size as u64], true);
+            let file = FileHandle::new(Arc::clone(&octets));
+            let variant = match size <= in_memory {
+                true => Variant::memory(None, Body::from(octets.to_vec())),
+                false => Variant::file(None, size as u64, tag, file),
+            };
+            let resource = Resource::new("application/octet-stream", 784_111_777, vec![variant]);
+            (format!("/d/{n:04}"), octets, Arc::new(resource))
+        });
+        Shelf {
+            files: files.collect(),
+            read: Arc::clone(read),
+            found: Arc::default(),
+            gone: None,
+        }
+    }
+}
+
+impl Store for Shelf {
+    fn find(&self, path: &[u8], _: Instant) -> Lookup {
+        let mut files = self.files.iter();
+        let is_there = |name: &String| name.as_bytes() == path && self.gone.as_ref() != Some(name);
+        let found = files.find(|(name, ..)| is_there(name));
+        found.map_or(Lookup::Missing, |(_, _, resource)| {
+            self.found.fetch_add(1, Ordering::Relaxed);
+            Lookup::Found(Arc::clone(resource))
+        })
+    }
+
+    fn list(&self, _: &[u8], _: usize) -> Option<Vec<String>> {
+        Some(self.files.iter().map(|(name, ..)| name.clone()).collect())
+    }
+
+    fn read(&self, file: &FileHandle, offset: u64, room: &mut [u8]) -> Option<usize> {
+        let octets: &Vec<u8> = file.descriptor()?;
+        let rest = octets.get(offset as usize..)?;
+        let length = rest.len().min(room.len());
+        room[..length].copy_from_slice(&rest[..length]);
+        self.read.fetch_add(length as u64, Ordering::Relaxed);
+        Some(length)
+    }
+}
+
+/// Sizes of the files of the tests' package: long ones, short ones and empty ones.
+fn sizes() -> Vec<usize> {
+    [300_000, 0, 65_536, 1, 200_001]
+        .into_iter()
+        .chain((0..100).map(|n| n * 50))
+        .collect()
+}
+
+fn origin(read: &Arc<AtomicU64>, dynamic: Vec<Dynamic>) -> Origin {
+    of_shelf(Shelf::new(&sizes(), 0, read), dynamic)
+}
+
+fn of_shelf(shelf: Shelf, dynamic: Vec<Dynamic>) -> Origin {
+    let packages = Packages {
+        making: Making::OnTheFly,
+        folders: true,
+        ..Packages::default()
+    };
+    let config = OriginConfig {
+        packages,
+        dynamic,
+        ..OriginConfig::default()
+    };
+    Origin::of_store(Box::new(shelf), config).unwrap()
+}
+
+/// Files in memory in the folder `/d/`, of which many make a package, and their octets.
+pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
+    let shelf = Shelf::new(&[3000; 200], 3000, &Arc::default());
+    let files = shelf.files.iter().map(|(_, octets, _)| octets.to_vec());
+    let files = files.collect();
+    (Arc::new(of_shelf(shelf, Vec::new())), files)
+}
+
+/// What asks for the package of that folder.
+pub(crate) const ACCEPT: &str = PACKAGE;
+
+/// The contents of a package's files.
+pub(crate) fn contents(package: &[u8]) -> Vec<Vec<u8>> {
+    let files = unpacked(package).into_iter();
+    files.map(|(_, content)| content).collect()
+}
+
+fn decide(origin: &Origin, range: Option<&str>) -> Answer {
+    let mut request = Request {
+        method: Method::Get,
+        target: Target::parse(Method::Get, b"/d/").unwrap(),
+        preconditions: Preconditions::default(),
+        range: Single::Absent,
+        accept: Lines::default(),
+        accept_encoding: Lines::default(),
+        package_have: Single::Absent,
+    };
+    assert!(request.accept.push(PACKAGE.as_bytes()));
+    if let Some(range) = range {
+        request.range.push(range.as_bytes());
+    }
+    origin.decide(&request, Instant::ZERO, &mut Vec::new())
+}
+
+fn decided(origin: &Origin, range: Option<&str>) -> Answer {
+    let mut answer = decide(origin, range);
+    origin.complete(&mut answer, Instant::ZERO);
+    answer
+}
+
+/// The content of an answer, and for each turn what was read in it.
+fn content(origin: &Origin, answer: &Answer, read: &AtomicU64) -> (Vec<u8>, Vec<u64>) {
+    let mut content = Vec::new();
+    let mut take = |segment: Segment<'_>| match segment {
+        Segment::Text(text) => content.extend_from_slice(text),
+        Segment::Body(selected, range) => {
+            let Octets::File(file) = origin.octets(selected) else {
+                panic!("all files are behind descriptors");
+            };
+            let octets: &Vec<u8> = file.descriptor().unwrap();
+            content.extend_from_slice(&octets[range.first as usize..range.end as usize]);
+        }
+    };
+    origin.write_content(answer, &mut take);
+    let mut turns = Vec::new();
+    if let Some(mut flow) = origin.flow(answer, Instant::ZERO) {
+        let mut now = Instant::ZERO;
+        loop {
+            let before = read.load(Ordering::Relaxed);
+            let flowed = flow.poll(origin, now, &mut take);
+            turns.push(read.load(Ordering::Relaxed) - before);
+            match flowed {
+                Flowed::Until(next) => {
+                    assert!(next > now, "nobody else would have a turn");
+                    now = next;
+                }
+                Flowed::Whole => break,
+                Flowed::Broken => panic!("a file could not be read"),
+            }
+        }
+    }
+    (content, turns)
+}
+
+/// The value of a field of an answer.
+fn field(origin: &Origin, answer: &Answer, name: &'static str) -> Option<String> {
+    struct One(&'static str, Option<String>);
+    impl FieldSink for One {
+        fn field(&mut self, name: &str, value: &[u8]) {
+            if name == self.0 {
+                self.1 = Some(String::from_utf8(value.to_vec()).unwrap());
+            }
+        }
+        fn hop(&mut self, _: HopField, _: &str) {}
+    }
+    let mut one = One(name, None);
+    origin.write_fields(answer, 0, &mut Dates::default(), &mut one);
+    one.1
+}
+
+#[test]
+fn files_are_looked_up_some_a_turn() {
+    // 200 short files, 30 of 64 KB that are kept in memory, and one that is not there any more.
+    let sizes: Vec<usize> = [100; 200].into_iter().chain([65_536; 30]).collect();
+    let mut shelf = Shelf::new(&sizes, 65_536, &Arc::default());
+    shelf.gone = Some("/d/0003".to_owned());
+    let found = Arc::clone(&shelf.found);
+    let origin = of_shelf(shelf, Vec::new());
+    let mut answer = decide(&origin, Some("bytes=0-0"));
+    let mut turns = vec![found.load(Ordering::Relaxed)];
+    while answer.is_undecided() {
+        let before = found.load(Ordering::Relaxed);
+        origin.go_on(&mut answer, Instant::ZERO);
+        turns.push(found.load(Ordering::Relaxed) - before);
+    }
+    // With 4 KB each besides what is in memory, no more than 256 KB and one file.
+    assert!(turns.len() > 8 && turns[0] <= 64, "{turns:?}");
+    assert!(
+        turns.iter().rev().skip(1).take(6).all(|&turn| turn <= 4),
+        "{turns:?}"
+    );
+    assert_eq!(turns.iter().sum::<u64>(), sizes.len() as u64 - 1);
+    // What was asked is still known when it is decided.
+    assert_eq!((answer.status().code(), answer.sent_length()), (206, 1));
+    assert!(origin.go_on(&mut answer, Instant::ZERO), "it stays decided");
+}
+
+#[test]
+fn what_is_no_package_in_the_end_is_answered_as_it_is_by_itself() {
+    let mut shelf = Shelf::new(&[1; 100], 0, &Arc::default());
+    // Too long a name for a package shows when all files are there.
+    shelf.files[99].0 = format!("/d/{}", "x".repeat(9000));
+    let origin = of_shelf(shelf, Vec::new());
+    let mut answer = decide(&origin, None);
+    assert!(answer.is_undecided());
+    origin.complete(&mut answer, Instant::ZERO);
+    assert_eq!(answer.status().code(), 404, "a folder has no other form");
+    assert_eq!(origin.take_packages(), 0);
+}
+
+#[test]
+fn files_are_read_a_slice_a_turn_and_once() {
+    let read = Arc::default();
+    let origin = origin(&read, Vec::new());
+    let answer = decided(&origin, None);
+    assert_eq!(read.load(Ordering::Relaxed), 0, "a decision reads no file");
+    let total: usize = sizes().iter().sum();
+    let length = field(&origin, &answer, "Content-Length").unwrap();
+    let tag = field(&origin, &answer, "ETag");
+
+    let (whole, turns) = content(&origin, &answer, &read);
+    assert_eq!(whole.len().to_string(), length);
+    assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
+    assert_eq!(turns.iter().sum::<u64>(), total as u64);
+    // Many short files are as much work as few long ones.
+    assert!(turns.len() > total / A_TURN as usize + 5, "{turns:?}");
+    // The reader checks every checksum.
+    let files = unpacked(&whole);
+    assert_eq!(files.len(), sizes().len());
+    for ((entry, content), size) in files.iter().zip(sizes()) {
+        assert_eq!(
+            (content.len(), entry.checksum),
+            (size, Some(Checksum::of(content)))
+        );
+    }
+
+    let again = decided(&origin, None);
+    assert_eq!(field(&origin, &again, "ETag"), tag);
+    let (same, turns) = content(&origin, &again, &read);
+    assert!(
+        same == whole && turns.is_empty(),
+        "what is known is not read again"
+    );
+}
+
+#[test]
+fn parts_of_a_package_are_those_of_the_whole() {
+    let read = Arc::default();
+    let (whole, _) = {
+        let origin = origin(&read, Vec::new());
+        content(&origin, &decided(&origin, None), &read)
+    };
+    let length = whole.len();
+    for (first, end) in [
+        (0, 1),
+        (10, 70_000),
+        (299_990, 300_400),
+        (length - 12, length),
+        (350_000, 350_001),
+    ] {
+        // Nothing is known of the files.
+        let origin = origin(&read, Vec::new());
+        let answer = decided(&origin, Some(&format!("bytes={first}-{}", end - 1)));
+        assert_eq!(answer.status().code(), 206);
+        let (part, turns) = content(&origin, &answer, &read);
+        assert!(part == whole[first..end], "{first} to {end}");
+        assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
+        // What is behind the range is not read.
+        assert!(turns.iter().sum::<u64>() <= end as u64 + A_TURN);
+    }
+    let origin = origin(&read, Vec::new());
+    let answer = decided(&origin, Some("bytes=300000-300099,5-9"));
+    let (parts, turns) = content(&origin, &answer, &read);
+    assert_eq!(parts.len() as u64, answer.sent_length());
+    assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
+    for (range, octets) in [
+        ("300000-300099", &whole[300_000..300_100]),
+        ("5-9", &whole[5..10]),
+    ] {
+        let head = format!("Content-Range: bytes {range}/{length}\r\n\r\n");
+        let place = parts
+            .windows(head.len())
+            .position(|window| window == head.as_bytes())
+            .unwrap();
+        assert!(parts[place + head.len()..].starts_with(octets), "{range}");
+    }
+}
+
+#[test]
+fn what_is_dynamic_takes_turns_too() {
+    let dynamic = |path: &str, parts| Dynamic {
+        path: path.to_owned(),
+        content_type: None,
+        parts,
+        part: None,
+        first: Duration::ZERO,
+        every: Duration::ZERO,
+    };
+    let read = Arc::default();
+    let origin = origin(&read, vec![dynamic("/d/0000", 2), dynamic("/d/0001", 3)]);
+    let answer = decided(&origin, None);
+    assert!(answer.is_open());
+    for known in [false, true] {
+        let before = read.load(Ordering::Relaxed);
+        let (whole, turns) = content(&origin, &answer, &read);
+        assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
+        let files = unpacked(&whole);
+        assert_eq!(files.len(), sizes().len());
+        let last = &files[files.len() - 2];
+        assert_eq!((last.0.name.as_str(), last.1.len()), ("d/0000", 300_000));
+        assert_eq!(read.load(Ordering::Relaxed) == before, known);
+    }
+}
