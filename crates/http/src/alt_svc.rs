@@ -1,5 +1,5 @@
 //! Alternative services (RFC 7838): where else, and by which protocol, an origin can be had, as the field
-//! `Alt-Svc` tells.
+//! `Alt-Svc` and the frame ALTSVC of HTTP/2 tell.
 //!
 //! Here is what a value says. Whom it is believed, for how long it is kept and what becomes of a service
 //! that fails is the business of whoever uses it ([`driver`](crate::driver)).

@@ -87,7 +87,8 @@ impl Worker<'_> {
             | Event::SendContent { .. }
             | Event::Trailers { .. }
             | Event::Promised { .. }
-            | Event::Pong { .. } => {}
+            | Event::Pong { .. }
+            | Event::Alternatives { .. } => {}
             Event::End {
                 request,
                 received,

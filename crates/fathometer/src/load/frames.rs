@@ -11,7 +11,7 @@ use super::slot::State;
 use super::worker::Worker;
 
 /// Types and what results call them; the last stands for all that are not known.
-const KINDS: [(FrameType, &str); 12] = [
+const KINDS: [(FrameType, &str); 13] = [
     (FrameType::DATA, "data"),
     (FrameType::HEADERS, "headers"),
     (FrameType::PRIORITY, "priority"),
@@ -22,6 +22,7 @@ const KINDS: [(FrameType, &str); 12] = [
     (FrameType::GOAWAY, "goaway"),
     (FrameType::WINDOW_UPDATE, "window-update"),
     (FrameType::CONTINUATION, "continuation"),
+    (FrameType::ALTSVC, "altsvc"),
     (FrameType::PRIORITY_UPDATE, "priority-update"),
     (FrameType(0xff), "other"),
 ];

@@ -124,6 +124,12 @@ pub enum Event<'i> {
         /// What it was asked with.
         payload: [u8; 8],
     },
+    /// The server told of alternative services in a frame of its own (HTTP/2 alone). What it said is at
+    /// [`alternatives`](crate::h2::client::Connection::alternatives).
+    Alternatives {
+        /// The request about whose origin it is; `None`: it names the origin.
+        request: Option<RequestId>,
+    },
     /// The server takes no further requests (GOAWAY). Those that it will not answer are reported
     /// `Unanswered` next.
     GoAway {
@@ -268,6 +274,7 @@ impl Event<'_> {
             },
             Event::Settings => Event::Settings,
             Event::Pong { payload } => Event::Pong { payload },
+            Event::Alternatives { request } => Event::Alternatives { request },
             Event::GoAway { last, code } => Event::GoAway { last, code },
             Event::Closed { reason } => Event::Closed { reason },
         })

@@ -2,7 +2,8 @@
 //! 9114 section 3.1): a host is first spoken to over HTTP/2, and over HTTP/3 as soon as it has said that it
 //! can be.
 //!
-//! What browsers do is done here. A service that a response tells of (`Alt-Svc`) is connected to at once;
+//! What browsers do is done here. A service that a response tells of (`Alt-Svc`), or the server in a frame of
+//! HTTP/2 (ALTSVC), is connected to at once;
 //! requests go on over HTTP/2 until that connection is there, and over it from then on. The next visit
 //! goes there straight away for as long as the service may be kept. One that cannot be connected to, or
 //! ends before it has answered anything, is left alone for a while, and what was asked of it is asked over
@@ -135,6 +136,29 @@ impl PageDriver {
         // How long it has been on its way from the origin through caches.
         let age = head.text("age").and_then(|age| age.trim().parse().ok());
         let age = Duration::from_secs(age.unwrap_or(0));
+        self.take_services(host, &told, age, now);
+    }
+
+    /// Takes note of what a server says of services in a frame: of those of a request, or of the origin that
+    /// it names (RFC 7838 section 4). A server may speak for the origin that it was connected to as, and for
+    /// no other.
+    pub(super) fn note_service_frame(&mut self, place: usize, is_of_request: bool, now: Instant) {
+        let link = &self.links[place];
+        let host = link.host;
+        let Some((origin, value)) = link.machine.alternatives().filter(|_| self.policy.alt_svc)
+        else {
+            return;
+        };
+        let name = &self.host_names[usize::from(host)];
+        if (is_of_request || is_origin_of(origin, name))
+            && let Some(told) = AltSvc::parse([value])
+        {
+            self.take_services(host, &told, Duration::ZERO, now);
+        }
+    }
+
+    /// Acts on what was told of the services of a host, and is so old.
+    fn take_services(&mut self, host: u16, told: &AltSvc, age: Duration, now: Instant) {
         let name = self.host_names[usize::from(host)].clone();
         let ours = without_port(&name);
         let offer = told.speaking(b"h3").filter(|offer| {
@@ -214,4 +238,16 @@ impl PageDriver {
             host,
         });
     }
+}
+
+/// Whether an origin as a text (RFC 6454 section 6.2) is that of a host over TLS.
+fn is_origin_of(origin: &str, host: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return false;
+    };
+    let bare = |authority: &str| {
+        let authority = authority.strip_suffix(":443").unwrap_or(authority);
+        authority.to_ascii_lowercase()
+    };
+    scheme.eq_ignore_ascii_case("https") && bare(authority) == bare(host)
 }

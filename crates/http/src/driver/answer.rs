@@ -86,6 +86,9 @@ impl PageDriver {
                 parent,
                 accepted,
             } => self.promised(place, request, parent, accepted, now),
+            Event::Alternatives { request } => {
+                self.note_service_frame(place, request.is_some(), now);
+            }
             // No content is ever uploaded; what the machine told of settings is in what it takes; the
             // close is dealt with when all is reported.
             Event::SendContent { .. }

@@ -256,6 +256,15 @@ impl Machine {
             hosted => hosted.end.filter(|_| hosted.is_closed).map(|(reason, _)| reason))
     }
 
+    /// What the server has told of alternative services in a frame: the origin it is about, empty for that
+    /// of the request, and a field's value.
+    pub(super) fn alternatives(&self) -> Option<(&str, &str)> {
+        match self {
+            Machine::Own(own) => own.http2().map(h2::client::Connection::alternatives),
+            Machine::Hosted(_) => None,
+        }
+    }
+
     pub(super) fn head(&self) -> Head<'_> {
         own!(self, own => own.head(), hosted => Head::new(hosted.status, &hosted.fields))
     }

@@ -2,6 +2,7 @@
 //! `tests/pair`.
 
 mod bundles;
+mod services;
 
 use std::time::Duration;
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
+use super::alternatives::Told;
 use super::calm::Calm;
 use super::config::{Config, Push, Start};
 use super::message::{Promise, ResponseInfo};
@@ -81,6 +82,8 @@ pub(super) struct Core {
     pub(super) head_generation: Option<u64>,
     pub(super) trailers: FieldBlock,
     pub(super) promise: FieldBlock,
+    /// What was told of alternative services.
+    pub(super) told: Told,
     /// The request that is being written.
     pub(super) request: FieldBlock,
     pub(super) text: String,
@@ -149,6 +152,7 @@ impl Connection {
                 head_generation: None,
                 trailers: FieldBlock::default(),
                 promise: FieldBlock::default(),
+                told: Told::default(),
                 request: FieldBlock::default(),
                 text: String::new(),
                 spare: Vec::new(),
@@ -281,6 +285,12 @@ impl Connection {
     /// until the next one is read.
     pub fn promise(&self) -> Option<Promise<'_>> {
         super::message::promise(&self.core.promise).ok()
+    }
+
+    /// What the last [`Event::Alternatives`] announced: the origin that it is about, empty for that of the
+    /// request, and the value of an `Alt-Svc` field. Stays until the next one is read.
+    pub fn alternatives(&self) -> (&str, &str) {
+        (&self.core.told.origin, &self.core.told.value)
     }
 
     /// What the server has told of itself, once [`Event::Settings`] was reported.

@@ -331,6 +331,14 @@ impl Judge {
                     assert_eq!(promise.authority, "h");
                 }
             }
+            Event::Alternatives { request } => {
+                let (origin, value) = connection.alternatives();
+                assert!(origin.is_ascii() && value.is_ascii());
+                assert_eq!(origin.is_empty(), request.is_some());
+                if let Some(request) = request {
+                    self.state(request);
+                }
+            }
             Event::Settings | Event::Pong { .. } | Event::GoAway { .. } => {}
             Event::Closed { reason } => {
                 self.closed = true;

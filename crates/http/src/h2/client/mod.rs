@@ -71,6 +71,7 @@
 //! assert!(!connection.transmit().is_empty(), "the settings are acknowledged");
 //! ```
 
+mod alternatives;
 mod calm;
 mod config;
 mod connection;

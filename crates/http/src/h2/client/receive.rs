@@ -49,6 +49,11 @@ impl Core {
             Frame::Reset { stream, code } => self.peer_reset(stream, code),
             Frame::GoAway { last, code, .. } => self.peer_goes_away(last, code),
             Frame::WindowUpdate { stream, increment } => self.window_update(stream, increment),
+            Frame::AltSvc {
+                stream,
+                origin,
+                value,
+            } => self.take_alternatives(stream, origin, value),
             Frame::Priority { .. }
             | Frame::PriorityUpdate { .. }
             | Frame::Ping { .. }

@@ -6,7 +6,7 @@ use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 
 /// Types that are counted apart, in the order of their numbers; PRIORITY_UPDATE and all others are
 /// the last two.
-const KNOWN: usize = 10;
+const KNOWN: usize = 11;
 const PRIORITY_UPDATE: usize = KNOWN;
 const OTHERS: usize = KNOWN + 1;
 
@@ -127,6 +127,7 @@ mod tests {
         write::data_header(&mut octets, StreamId::new(1), 3, true);
         octets.extend_from_slice(b"abc");
         write::priority_update(&mut octets, StreamId::new(1), b"u=1");
+        write::alt_svc(&mut octets, StreamId::CONNECTION, "https://h", "clear");
         octets.extend_from_slice(&[0, 0, 0, 0xfa, 0, 0, 0, 0, 0]);
         for piece in 1..octets.len() {
             let mut counter = Counter::new(PREFACE.len());
@@ -139,6 +140,7 @@ mod tests {
                 (FrameType::WINDOW_UPDATE, 1, 13),
                 (FrameType::DATA, 1, 12),
                 (FrameType::PRIORITY_UPDATE, 1, 9 + 4 + 3),
+                (FrameType::ALTSVC, 1, 9 + 2 + 9 + 5),
                 (FrameType(0xfb), 1, 9),
                 (FrameType::PING, 0, 0),
             ] {

@@ -1,4 +1,4 @@
-//! Frames (RFC 9113 sections 4 and 6, RFC 9218 section 7.1).
+//! Frames (RFC 9113 sections 4 and 6, RFC 7838 section 4, RFC 9218 section 7.1).
 //!
 //! [`Reader`] turns octets into [`Frame`]s: any split of the input gives the same frames, DATA goes
 //! through without being kept, and header blocks are joined over their CONTINUATION frames. Whatever
@@ -45,6 +45,8 @@ impl FrameType {
     pub const WINDOW_UPDATE: FrameType = FrameType(0x8);
     /// `CONTINUATION`
     pub const CONTINUATION: FrameType = FrameType(0x9);
+    /// `ALTSVC`
+    pub const ALTSVC: FrameType = FrameType(0xa);
     /// `PRIORITY_UPDATE`
     pub const PRIORITY_UPDATE: FrameType = FrameType(0x10);
 }
@@ -193,7 +195,17 @@ pub enum Frame<'a> {
         /// The value of a `priority` field.
         field: &'a [u8],
     },
-    /// A frame of a type that is not known, told when its header came; its payload is passed over.
+    /// ALTSVC
+    AltSvc {
+        /// The stream whose origin it is about, or the connection.
+        stream: StreamId,
+        /// The origin that it is about. To be there on the connection, and nowhere else.
+        origin: &'a [u8],
+        /// The value of an `Alt-Svc` field.
+        value: &'a [u8],
+    },
+    /// A frame of a type that is not known, told when its header came; its payload is passed over. And an
+    /// ALTSVC whose payload cannot be read, which is to be ignored.
     Unknown(Header),
 }
 

@@ -264,6 +264,7 @@ impl Reader {
             FrameType::GOAWAY => (Some(true), length >= 8),
             FrameType::PRIORITY_UPDATE => (Some(true), length >= 4),
             FrameType::WINDOW_UPDATE => (None, length == 4),
+            FrameType::ALTSVC if length >= 2 => (None, true),
             _ => {
                 self.state = State::Skip(length as usize);
                 return Ok(Some(Frame::Unknown(header)));
@@ -438,6 +439,14 @@ fn parse(header: Header, payload: &[u8]) -> Result<Frame<'_>, Error> {
                 field: &payload[4..],
             }
         }
+        FrameType::ALTSVC => match alt_svc(payload) {
+            Some((origin, value)) => Frame::AltSvc {
+                stream,
+                origin,
+                value,
+            },
+            None => Frame::Unknown(header),
+        },
         _ => Frame::Unknown(header),
     })
 }
@@ -467,6 +476,12 @@ fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), F
         }
     };
     Ok((carrier, payload))
+}
+
+/// Takes the payload of an ALTSVC frame apart: the origin, behind its length, and the field's value.
+fn alt_svc(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = payload.split_first_chunk()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
 /// Octets of a frame.

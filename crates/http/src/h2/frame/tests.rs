@@ -84,6 +84,7 @@ fn what_is_written_is_read() {
     write::reset(&mut out, stream, ErrorCode::REFUSED_STREAM);
     write::priority(&mut out, stream, dependency);
     write::priority_update(&mut out, stream, b"u=1");
+    write::alt_svc(&mut out, stream, "https://h", "h3=\":1\"");
     let headers = Carrier::Headers {
         end_stream: true,
         dependency: Some(dependency),
@@ -130,6 +131,11 @@ fn what_is_written_is_read() {
     check(Frame::PriorityUpdate {
         stream,
         field: b"u=1",
+    });
+    check(Frame::AltSvc {
+        stream,
+        origin: b"https://h",
+        value: b"h3=\":1\"",
     });
     check(Frame::Headers(HeaderBlock {
         stream,

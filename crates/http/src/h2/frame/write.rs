@@ -88,6 +88,15 @@ pub fn priority_update(out: &mut Vec<u8>, stream: StreamId, field: &[u8]) {
     out.extend_from_slice(field);
 }
 
+/// ALTSVC: an origin, which is there on the connection alone, and the value of an `Alt-Svc` field.
+pub fn alt_svc(out: &mut Vec<u8>, stream: StreamId, origin: &str, value: &str) {
+    let length = (2 + origin.len() + value.len()) as u32;
+    frame(out, FrameType::ALTSVC, 0, stream, length);
+    out.extend_from_slice(&(origin.len() as u16).to_be_bytes());
+    out.extend_from_slice(origin.as_bytes());
+    out.extend_from_slice(value.as_bytes());
+}
+
 /// What is said beside a header block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {

@@ -138,7 +138,8 @@ impl Connection {
                 self.take_idle_frame(now)?;
                 self.handle_priority_update(stream, Priority::parse(field))
             }
-            Frame::Unknown(_) => self.take_idle_frame(now),
+            // Only clients make use of it.
+            Frame::AltSvc { .. } | Frame::Unknown(_) => self.take_idle_frame(now),
         }
     }
 

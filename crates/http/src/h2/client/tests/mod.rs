@@ -1,5 +1,6 @@
 //! The client machine against frames written by hand.
 
+mod alternatives;
 mod close;
 mod exchange;
 mod faults;
@@ -264,6 +265,14 @@ fn told(client: &Connection, event: &Event<'_>) -> String {
             )
         }
         Event::Settings => "settings".to_owned(),
+        Event::Alternatives { request } => {
+            let (origin, value) = client.alternatives();
+            let request = request.map(|request| format!("{} ", number(&request)));
+            format!(
+                "alternatives {}{origin:?} {value}",
+                request.unwrap_or_default()
+            )
+        }
         Event::Pong { payload } => format!("pong {}", u64::from_be_bytes(*payload)),
         Event::GoAway { last, code } => {
             format!(

@@ -1,0 +1,88 @@
+//! Alternative services that are told of in frames of HTTP/2, written by hand.
+
+use fathometer_model::ServiceNews;
+
+use super::*;
+use crate::h2::StreamId;
+use crate::h2::frame::write;
+
+/// A driver that speaks HTTP/2 to the host and has asked for the page; the server's settings have come.
+fn asked(cache: ValidatorCache) -> Script {
+    let options = Options {
+        host: "www.example.test".to_owned(),
+        ..Options::default()
+    };
+    let mut script = Script::revisit("h3-alt-svc", options, Visit::First, cache);
+    assert_eq!(script.actions(), "connect 0");
+    let conn = ConnectionId(0);
+    assert_eq!(script.driver.protocol_of(conn), Protocol::Http2);
+    script.driver.handle_connected(conn, script.now);
+    let mut octets = Vec::new();
+    write::settings(&mut octets, std::iter::empty());
+    script.driver.handle_data(conn, &octets, script.now);
+    while !script.driver.transmit(conn).is_empty() {
+        let length = script.driver.transmit(conn).len();
+        script.driver.transmitted(conn, length, script.now);
+    }
+    script
+}
+
+fn say(script: &mut Script, stream: u32, origin: &str, value: &str) {
+    let mut octets = Vec::new();
+    write::alt_svc(&mut octets, StreamId::new(stream), origin, value);
+    script
+        .driver
+        .handle_data(ConnectionId(0), &octets, script.now);
+}
+
+fn news(script: &Script) -> Vec<(ServiceNews, Option<u16>, Option<u64>)> {
+    let services = script.driver.services.iter();
+    services
+        .map(|one| (one.news, one.port, one.max_age_s))
+        .collect()
+}
+
+const VALUE: &str = "h3=\":8443\"; ma=60";
+
+#[test]
+fn a_service_told_of_in_a_frame_is_connected_to() {
+    for (stream, origin) in [
+        (0, "https://www.example.test"),
+        (0, "https://WWW.example.test:443"),
+        (1, ""),
+    ] {
+        let mut script = asked(ValidatorCache::new());
+        say(&mut script, stream, origin, VALUE);
+        assert_eq!(script.actions(), "connect 1", "{origin}");
+        let conn = ConnectionId(1);
+        assert_eq!(script.driver.protocol_of(conn), Protocol::Http3);
+        assert_eq!(script.driver.port_of(conn), Some(8443));
+        assert_eq!(news(&script), [(ServiceNews::Found, Some(8443), Some(60))]);
+        // Taken back by another.
+        say(&mut script, 0, "https://www.example.test", "clear");
+        assert_eq!(news(&script)[1].0, ServiceNews::Cleared);
+    }
+}
+
+#[test]
+fn who_speaks_for_others_or_says_nothing_is_not_listened_to() {
+    for (stream, origin, value) in [
+        (0, "https://other.example.test", VALUE),
+        (0, "https://www.example.test:8443", VALUE),
+        (0, "http://www.example.test", VALUE),
+        (0, "www.example.test", VALUE),
+        (0, "null", VALUE),
+        (0, "", VALUE),
+        (1, "https://www.example.test", VALUE),
+        (3, "", VALUE),
+        (1, "", "h3=8443"),
+        (1, "", "h2=\":8443\""),
+        (1, "", "h3=\"elsewhere.test:8443\""),
+        (1, "", "h3=\":8443\"; ma=0"),
+    ] {
+        let mut script = asked(ValidatorCache::new());
+        say(&mut script, stream, origin, value);
+        assert_eq!(script.actions(), "", "{stream} {origin} {value}");
+        assert_eq!(news(&script), [], "{stream} {origin} {value}");
+    }
+}
