@@ -165,9 +165,10 @@ impl Trial<'_> {
         let credentials = self.credentials().map_err(ServerError::from)?;
         let serve = |definition: &Definition,
                      installed: Option<&Installed>,
-                     policy: Policy,
+                     load: &Options,
                      door|
          -> Result<Station, TrialError> {
+            let policy = load.policy;
             let credentials = credentials.as_ref().filter(|_| policy.tls);
             let service = Service {
                 definition,
@@ -175,7 +176,7 @@ impl Trial<'_> {
                 root: self.folder,
                 throttle: self.throttle,
                 access: credentials.map_or(Access::Clear, Access::Tls),
-                http3: policy.protocol == Protocol::Http3,
+                http3: (policy.protocol == Protocol::Http3).then_some(load.udp_offload),
                 door,
             };
             let tls = credentials.map(|credentials| self.client_settings(credentials, policy));
@@ -186,14 +187,13 @@ impl Trial<'_> {
                 tls: tls.transpose().map_err(ServerError::from)?,
             })
         };
-        let policy = self.load.policy;
-        let first = serve(self.definition, self.installed, policy, Door::Usual)?;
+        let first = serve(self.definition, self.installed, &self.load, Door::Usual)?;
         let second = match &self.beside {
             None => None,
             Some(beside) => {
-                let policy = beside.load.policy;
+                let load = &beside.load;
                 let (definition, installed) = (beside.definition, beside.installed);
-                Some(serve(definition, installed, policy, Door::Beside)?)
+                Some(serve(definition, installed, load, Door::Beside)?)
             }
         };
         let stations: Vec<&Station> = [Some(&first), second.as_ref()]

@@ -39,6 +39,7 @@ shed = "off"
 keep_alive_s = "15"
 keep_alive_requests = "150"
 beside = "none"
+udp_offload = "on"
 
 [scale]
 paper_ues = 2.5
@@ -92,6 +93,7 @@ name = "quic"
 purpose = "connections that the kernel knows nothing of"
 [block.factors]
 policy = ["h3"]
+udp_offload = ["on", "off"]
 [block.load]
 cpu_quota = 0.5
 "#;
@@ -159,15 +161,16 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     let text = fs::read_to_string(run.join("run.json")).unwrap();
     assert!(text.contains("paper_ues = ues x 2.5: a rule"), "{text}");
     let records = records(&run);
-    let of = |block: &str, policy: &str| -> &ReplicateRecord {
+    let with = |block: &str, factor: &str, level: &str| -> &ReplicateRecord {
         records
             .iter()
             // One that failed has no figures, and was made again.
             .find(|r| {
-                r.block == block && r.cell.level("policy") == Some(policy) && !r.metrics.is_empty()
+                r.block == block && r.cell.level(factor) == Some(level) && !r.metrics.is_empty()
             })
-            .unwrap_or_else(|| panic!("{block} {policy}: {said}"))
+            .unwrap_or_else(|| panic!("{block} {level}: {said}"))
     };
+    let of = |block: &str, policy: &str| with(block, "policy", policy);
     let (old, new) = (of("main", "h1.0"), of("main", "h1.1"));
     for record in [old, new] {
         let metrics = &record.metrics;
@@ -198,6 +201,8 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     assert!(!held.contains_key("packets_per_exchange"));
     two_loads_at_once(of("beside", "h1.1"), &run);
     connections_of_quic(of("quic", "h3"));
+    let offloaded = |level: &str| &with("quic", "udp_offload", level).metrics;
+    datagrams_of_quic(offloaded("on"), offloaded("off"));
 }
 
 /// Each has its own figures; what the host and the wire did is of both.
@@ -223,6 +228,19 @@ fn two_loads_at_once(record: &ReplicateRecord, run: &Path) {
     let read = |name: &str| fs::read_to_string(run.join(&record.folder).join(name)).unwrap();
     assert!(read("load.json").contains("\"h1.1\""));
     assert!(read("load-beside.json").contains("\"h1.0\""));
+}
+
+/// Without offloads each datagram is sent by a call, and received into a buffer, of its own.
+fn datagrams_of_quic(on: &BTreeMap<String, f64>, off: &BTreeMap<String, f64>) {
+    for (datagrams, pieces) in [
+        ("client_udp_sent", "client_udp_send_calls"),
+        ("client_udp_received", "client_udp_receive_buffers"),
+    ] {
+        assert!(on[datagrams] > 0.0 && on[pieces] > 0.0);
+        // What is under way at the edges of the measured window is counted on either side of them.
+        let ratio = off[pieces] / off[datagrams];
+        assert!((0.95..1.05).contains(&ratio), "{pieces}: {ratio}");
+    }
 }
 
 /// Heads are compressed, and tables of TCP's sockets say nothing.

@@ -16,6 +16,7 @@ use super::program::{self, Place};
 pub use super::throttle::Throttle;
 use super::{Access, Door, Installed, Scratch, ServerError};
 use crate::lab::Host;
+use crate::quic::UdpOffload;
 
 static OURS: OnceLock<PathBuf> = OnceLock::new();
 
@@ -42,9 +43,9 @@ pub struct Service<'a> {
     pub throttle: Throttle,
     /// In the clear, or with TLS.
     pub access: Access<'a>,
-    /// Whether our own origin speaks HTTP/3 beside the other protocols; other programs speak what their
-    /// definitions say.
-    pub http3: bool,
+    /// Whether our own origin speaks HTTP/3 beside the other protocols, and with which offloads of UDP; other
+    /// programs speak what their definitions say.
+    pub http3: Option<UdpOffload>,
     /// Which of the host's servers it is.
     pub door: Door,
 }
@@ -64,7 +65,7 @@ pub fn start(
         root,
         throttle,
         access: Access::Clear,
-        http3: false,
+        http3: None,
         door: Door::Usual,
     };
     start_service(&service, host, group)
@@ -130,7 +131,7 @@ fn ours(
     definition: &Definition,
     place: Place<'_>,
     throttle: Throttle,
-    http3: bool,
+    http3: Option<UdpOffload>,
 ) -> std::io::Result<Command> {
     let program = match OURS.get() {
         Some(program) => program.clone(),
@@ -159,8 +160,8 @@ fn ours(
         command.arg("--certificate").arg(files.certificate);
         command.arg("--key").arg(files.key);
     }
-    if http3 {
-        command.arg("--http3");
+    if let Some(offload) = http3 {
+        command.args(["--http3", "--udp-offload", offload.name()]);
     }
     if let Some(time) = throttle.keep_alive {
         command.args(["--keep-alive", &format!("{}ms", time.as_millis())]);
@@ -186,5 +187,35 @@ impl Limited {
     /// Ends it.
     pub fn stop(self) -> Result<(), ServerError> {
         self.0.stop().map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_origin_is_told_which_offloads_it_has() {
+        let runtime = tempfile::tempdir().unwrap();
+        let definition = Definition::load("embedded").unwrap();
+        let arguments = |http3| {
+            let place = Place {
+                address: SocketAddr::from(([10, 0, 0, 2], 443)),
+                root: runtime.path(),
+                runtime: runtime.path(),
+                access: Access::Clear,
+                behind: program::behind_address(Door::Usual),
+            };
+            let command = ours(&definition, place, Throttle::default(), http3).unwrap();
+            let arguments = command
+                .get_args()
+                .map(|argument| argument.to_str().unwrap());
+            arguments.collect::<Vec<_>>().join(" ")
+        };
+        for offload in UdpOffload::ALL {
+            let told = format!(" --http3 --udp-offload {offload}");
+            assert!(arguments(Some(offload)).ends_with(&told), "{offload}");
+        }
+        assert!(!arguments(None).contains("udp"));
     }
 }

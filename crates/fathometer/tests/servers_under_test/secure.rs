@@ -113,7 +113,7 @@ fn speaks_over_tls(name: &str) {
         root: files.folder(),
         throttle: Throttle::default(),
         access,
-        http3: false,
+        http3: None,
         door: Door::Beside,
     };
     let server = limited::start_service(&service, &lab.server, &group).unwrap();

@@ -17,6 +17,7 @@ use super::super::spec::{ByMode, Cell, Load, Study};
 use super::LoadSite;
 use crate::lab::Side;
 use crate::load::{Limit, Options, Users};
+use crate::quic::UdpOffload;
 use crate::server::PORT;
 use crate::server::limited::Throttle;
 use crate::trial::Beside;
@@ -61,6 +62,8 @@ pub(super) struct Levels<'a> {
     warm_up: Duration,
     /// Requests after which a client closes a connection.
     requests: Option<u32>,
+    /// What HTTP/3 uses on both sides.
+    udp_offload: UdpOffload,
 }
 
 impl<'a> Levels<'a> {
@@ -113,6 +116,7 @@ impl<'a> Levels<'a> {
             initial_window: number(cell, "initcwnd", "default")?,
             is_quic: parsed::<Policy>(cell, "policy")?.protocol == Protocol::Http3,
             requests: number(cell, "requests", "none")?,
+            udp_offload: udp_offload(cell)?,
             warm: match cell.level("cache") {
                 "" => true,
                 _ => one_of(cell, "cache", &[("warm", true), ("cold", false)])?,
@@ -201,6 +205,7 @@ impl<'a> Levels<'a> {
                 steps: Vec::new(),
             },
             policy: parsed(setup.cell, "policy")?,
+            udp_offload: self.udp_offload,
             max_requests: self.requests,
             fields: study
                 .client
@@ -234,6 +239,15 @@ where
         "" => Ok(None),
         level if level == none => Ok(None),
         _ => parsed(cell, factor).map(Some),
+    }
+}
+
+/// The offloads of UDP: all there are where the study has no such factor.
+fn udp_offload(cell: &Cell) -> Result<UdpOffload, ReplicateError> {
+    let known = UdpOffload::ALL.map(|offload| (offload.name(), offload));
+    match cell.level("udp_offload") {
+        "" => Ok(UdpOffload::default()),
+        _ => one_of(cell, "udp_offload", &known),
     }
 }
 
@@ -353,5 +367,16 @@ mod tests {
             Some(10)
         );
         assert!(number::<u32>(&cell("initcwnd", "many"), "initcwnd", "default").is_err());
+        assert_eq!(udp_offload(&other).unwrap(), UdpOffload::On);
+    }
+
+    #[test]
+    fn offloads_of_udp_have_names() {
+        let level = |level| udp_offload(&cell("udp_offload", level));
+        for offload in UdpOffload::ALL {
+            assert_eq!(level(offload.name()).unwrap(), offload);
+        }
+        let error = level("gso").unwrap_err().to_string();
+        assert!(error.contains("on or send or receive or off"), "{error}");
     }
 }

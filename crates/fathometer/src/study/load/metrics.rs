@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fathometer_analysis::load::{Distribution, LoadResult, Window};
+use fathometer_analysis::load::{Datagrams, Distribution, LoadResult, Window};
 use fathometer_analysis::packets::Class;
 use fathometer_model::{Bytes, Validity};
 use fathometer_sys::cgroup::Usage;
@@ -50,6 +50,7 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
     clients(&mut metrics, &measured.result);
     connections_of_clients(&mut metrics, &measured.result);
     heads_and_handshakes(&mut metrics, &measured.result.measured);
+    datagrams(&mut metrics, &measured.result.measured.datagrams);
     if !levels.is_quic {
         metrics.put("connect_min_ms", quickest_connection(&measured.result));
     }
@@ -224,6 +225,22 @@ fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
         metrics.put("handshake_mean_ms", mean_ms(&window.latency.tls));
         let octets = handshakes.sent + handshakes.received;
         metrics.put("handshake_octets", octets.as_f64() / number);
+    }
+}
+
+/// In how many pieces the clients' datagrams went to the kernel and came from it. Nothing where there was no
+/// QUIC.
+fn datagrams(metrics: &mut Metrics, datagrams: &Datagrams) {
+    if datagrams.is_empty() {
+        return;
+    }
+    for (name, count) in [
+        ("sent", datagrams.sent),
+        ("send_calls", datagrams.send_calls),
+        ("received", datagrams.received),
+        ("receive_buffers", datagrams.receive_buffers),
+    ] {
+        metrics.put(&format!("client_udp_{name}"), count as f64);
     }
 }
 
