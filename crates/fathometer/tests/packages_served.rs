@@ -220,7 +220,6 @@ fn folder() -> TempDir {
     let write = |name: &str, content: &[u8]| {
         let path = folder.path().join(name);
         fs::write(&path, content).unwrap();
-        // The tag of a large file is weak until it has been left alone for two seconds.
         let file = fs::File::options().write(true).open(&path).unwrap();
         let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
         file.set_modified(modified).unwrap();
@@ -233,7 +232,14 @@ fn folder() -> TempDir {
         let content = random(20_000 * n, n as u64);
         write(&format!("set/{n:02}.bin"), &content);
     }
+    leave_alone();
     folder
+}
+
+/// Waits until the tags of large files that were written before are strong: until then a response may
+/// differ from the one before it.
+fn leave_alone() {
+    std::thread::sleep(Duration::from_millis(2_100));
 }
 
 fn assert_has_the_files_of(folder: &Path, files: &[Read]) {
