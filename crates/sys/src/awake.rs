@@ -8,15 +8,20 @@
 
 use std::hint;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::Machine;
 use crate::error::{Doing, Result, check};
+use crate::probe::thread_time;
 use crate::sched;
 
-/// Turns between two looks at whether to end.
+/// Turns between two looks at whether to end: some tenths of a millisecond.
 const TURNS: u32 = 10_000;
+
+/// Nanoseconds of processor time of all threads that keep, or have kept, a processor awake.
+static SPENT: AtomicU64 = AtomicU64::new(0);
 
 /// Keeps the processors of the calling thread awake until it is dropped.
 ///
@@ -70,11 +75,22 @@ impl Drop for Awake {
     }
 }
 
+/// Processor time that this program has spent on keeping processors awake. The kernel counts it as time
+/// of a program, but anybody else could have had it: a machine that spends its time so is idle.
+pub fn spent() -> Duration {
+    Duration::from_nanos(SPENT.load(Ordering::Relaxed))
+}
+
 fn spin_until(end: &AtomicBool) {
+    let mut counted = thread_time();
     while !end.load(Ordering::Relaxed) {
         for _ in 0..TURNS {
             hint::spin_loop();
         }
+        let now = thread_time();
+        let nanoseconds = now.saturating_sub(counted).as_nanos() as u64;
+        SPENT.fetch_add(nanoseconds, Ordering::Relaxed);
+        counted = now;
     }
 }
 
@@ -102,8 +118,13 @@ mod tests {
         })
         .join()
         .unwrap();
+        let before = spent();
         let awake = Awake::keep().unwrap();
         assert_eq!(awake.threads.len(), sched::processors().unwrap().len());
+        // Last of all, they have a little of even the busiest processor.
+        while spent() == before {
+            thread::sleep(Duration::from_millis(1));
+        }
         // Ends only when its threads do.
         drop(awake);
     }

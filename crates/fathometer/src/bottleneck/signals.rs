@@ -85,16 +85,16 @@ fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signa
 /// up its quota, on a machine that had nothing to spare. `None` when it did.
 fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
-    let machine = step.change.system.as_ref()?.processors?;
-    let idle = machine.share(machine.idle + machine.iowait)?;
+    let spare = step.change.system.as_ref()?.spare()?;
     let used = signals.cpu_of_quota?;
     let throttled = signals.throttled_periods.unwrap_or(0.0);
     let waited = signals.cpu_pressure? - throttled;
-    (idle < SPARE && used < USED_UP && waited > WAITED).then(|| {
+    (spare < SPARE && used < USED_UP && waited > WAITED).then(|| {
         format!(
-            "other programs of this machine took processor time: it was idle for {:.0} % (limit \
-             {:.0} %) while the host had {:.0} % of its own and waited",
-            100.0 * idle,
+            "the machine had no processor time left for the host: it was idle for {:.0} % (limit {:.0} %) \
+             while the host had {:.0} % of its own and waited; other programs had the rest, or the \
+             generator and the path",
+            100.0 * spare,
             100.0 * SPARE,
             100.0 * used
         )
@@ -151,7 +151,11 @@ fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
         transfer: latency.transfer.mean(),
         send_lag_p99: latency.send_lag.quantile(0.99),
         generator_busy: workers.iter().map(|worker| worker.busy).reduce(f64::max),
-        concurrency: Some(latency.corrected.sum().as_secs_f64() / seconds),
+        concurrency: Some(match setup.load.demand {
+            // One that is still connecting when the window ends has no latency yet, and waits too.
+            Demand::Busy(users) => f64::from(users),
+            Demand::Pausing(_) | Demand::Rate(_) => latency.corrected.sum().as_secs_f64() / seconds,
+        }),
         users: match setup.load.demand {
             Demand::Busy(users) | Demand::Pausing(users) => Some(f64::from(users)),
             Demand::Rate(_) => None,

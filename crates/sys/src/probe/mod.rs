@@ -53,7 +53,7 @@ fn ticks(count: u64) -> Duration {
 }
 
 /// Processor time of the calling thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kernel_file::{KernelFile, counted, text, value};
 use super::pressure::{OfWhom, Pressure};
+use crate::awake;
 use crate::error::Result;
 
 /// Processor time by what it was spent on, since boot or between two readings (`/proc/stat`). The
@@ -108,6 +109,10 @@ impl ProcessorTimes {
 pub struct System {
     /// All processors together (`/proc/stat`).
     pub processors: Option<ProcessorTimes>,
+    /// What this program spent of that on keeping processors awake ([`crate::awake`]): anybody else
+    /// could have had it.
+    #[serde(default)]
+    pub kept_awake: Duration,
     /// Each processor that is on, by number.
     pub each_processor: BTreeMap<u32, ProcessorTimes>,
     /// Interrupts (`/proc/stat`, first number of `intr`).
@@ -219,7 +224,10 @@ impl SystemProbe {
 
     /// The machine now.
     pub fn read(&mut self) -> System {
-        let mut system = System::default();
+        let mut system = System {
+            kept_awake: awake::spent(),
+            ..System::default()
+        };
         system.take_stat(self.stat.read().unwrap_or_default());
         system.softirqs = parse_softirqs(text(&mut self.softirqs));
         system.paging = Paging::parse(text(&mut self.vmstat));
@@ -264,6 +272,7 @@ impl System {
                 .processors
                 .zip(earlier.processors)
                 .map(|(now, then)| now.since(&then)),
+            kept_awake: self.kept_awake.saturating_sub(earlier.kept_awake),
             each_processor: self.each_processor.iter().filter_map(each).collect(),
             interrupts: counted(self.interrupts, earlier.interrupts),
             softirqs: self.softirqs.iter().filter_map(softirq).collect(),
@@ -282,6 +291,15 @@ impl System {
                 .zip(earlier.backlog)
                 .and_then(|(now, then)| now.since(&then)),
         }
+    }
+
+    /// The share of all processors' time that somebody else could have had, 0 to 1: nothing to do, or
+    /// spent on keeping processors awake. `None` when no time has passed, or nothing is known.
+    pub fn spare(&self) -> Option<f64> {
+        let times = self.processors?;
+        let spare = times.idle + times.iowait + self.kept_awake;
+        // One is counted in ticks of the clock and the other is not.
+        times.share(spare).map(|share| share.min(1.0))
     }
 
     fn take_stat(&mut self, stat: &str) {
@@ -466,6 +484,28 @@ mod tests {
         assert_eq!(step.busy(), Duration::from_secs(1));
         assert_eq!(step.share(step.user), Some(1.0));
         assert_eq!(all.since(&all).share(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn a_processor_that_is_kept_awake_can_be_had() {
+        let times = |busy, idle| ProcessorTimes {
+            user: Duration::from_secs(busy),
+            idle: Duration::from_secs(idle),
+            ..ProcessorTimes::default()
+        };
+        let spare = |busy, idle, kept_awake| {
+            let system = System {
+                processors: Some(times(busy, idle)),
+                kept_awake: Duration::from_secs(kept_awake),
+                ..System::default()
+            };
+            system.spare()
+        };
+        assert_eq!(spare(6, 2, 0), Some(0.25));
+        assert_eq!(spare(8, 0, 6), Some(0.75));
+        assert_eq!(spare(8, 0, 9), Some(1.0));
+        assert_eq!(spare(0, 0, 0), None);
+        assert_eq!(System::default().spare(), None);
     }
 
     #[test]
