@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use fathometer_model::Seed;
 
 use super::suspicion::unexplained_wait;
-use super::words::{self, capital, elasticity, list, percent};
+use super::words::{self, capital, list, percent};
 use super::{
     Basis, Confidence, Counts, Effect, Elasticity, Observation, Outcome, Ranked, Resource,
     Response, Signals, Suspicion, Verdict, elasticities, suspect,
@@ -429,20 +429,16 @@ impl Case {
                 ));
             }
         }
+        // What gives throughput has been told with its latency.
         let latency: Vec<String> = self
             .limits_that(|elasticity| elasticity.on_latency >= Effect::Contributes)
             .into_iter()
+            .filter(|e| !(e.effect >= Effect::Contributes && e.was_relieved()))
             .filter(|elasticity| Some(elasticity.resource) != named)
-            .filter_map(|e| Some((e.resource, e.latency_telling()?)))
-            .map(|(resource, response)| {
-                format!("the {} {}", resource.noun(), elasticity(&response.latency))
-            })
+            .filter_map(|e| Some(words::latency_response(e.resource, e.latency_telling()?)))
             .collect();
         if !latency.is_empty() {
-            remarks.push(format!(
-                "mean latency has an elasticity as well to {}",
-                list(&latency)
-            ));
+            remarks.push(format!("latency answers to more: {}", list(&latency)));
         }
         for harm in self
             .elasticities
@@ -559,7 +555,7 @@ fn summary(verdict: &Verdict) -> String {
                 parts.push("nothing that was varied made a difference".to_owned());
             }
             let head = match resource {
-                Resource::Load => "nothing within the host limited: the load itself did".to_owned(),
+                Resource::Load => "nothing within the host limited, the load itself did".to_owned(),
                 other => format!("the {} limited the load", other.noun()),
             };
             match parts.is_empty() {

@@ -1,8 +1,9 @@
 //! A verdict for people, readable without colour: what limited, what every step did, what the probes
 //! saw, what to do.
 
-use super::words::{elasticity, factor, hundredths};
+use super::words::{factor, signed};
 use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
+use crate::statistics::Estimate;
 use crate::text::{Align, Grid, columns_of, hanging};
 
 /// The least width that a table fits into.
@@ -44,15 +45,20 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
     if !varied.is_empty() {
         text.push('\n');
         text.push_str(&table(&varied, width));
-        let note = "elasticity: of throughput and of mean latency to relief (for the round trip, a \
-                    shorter one); 1 is in proportion, 0 not at all; in brackets the 95 % interval \
-                    over n replicates.";
-        text.push_str(&hanging("", note, width));
+        let note = "Each limit was changed alone, n times, in turn with the load as it is; in brackets \
+                    the 95 % interval.";
+        let scale = " The scale is the elasticity of throughput: at 0 the limit does not matter, at 1 \
+                     throughput follows it in proportion.";
+        let note = match width >= ROOMY {
+            true => format!("{note}{scale}"),
+            false => note.to_owned(),
+        };
+        text.push_str(&hanging("", &note, width));
     }
     let suspicions = verdict.ranking.iter().filter_map(|r| r.suspicion.as_ref());
     let suspicions: Vec<&Suspicion> = suspicions.collect();
     if !suspicions.is_empty() {
-        text.push_str("\nwhat the probes saw of the load as it is\n");
+        text.push_str("\nwhat the probes made suspect, before anything was changed\n");
         for suspicion in suspicions {
             text.push_str(&suspected(suspicion, width));
         }
@@ -113,11 +119,11 @@ fn suspected(suspicion: &Suspicion, width: usize) -> String {
 fn table(varied: &[&Ranked], width: usize) -> String {
     let has_latency = width >= MIDDLE;
     let has_scale = width >= ROOMY;
-    let mut aligns = vec![Align::Left, Align::Right, Align::Right];
-    let mut header = vec!["", "step", "of throughput"];
+    let mut aligns = vec![Align::Left, Align::Right, Align::Left];
+    let mut header = vec!["limit", "step", " throughput"];
     if has_latency {
         aligns.push(Align::Right);
-        header.push("of latency");
+        header.push("latency");
     }
     aligns.extend([Align::Right, Align::Left, Align::Left]);
     header.extend([" n", ""]);
@@ -139,10 +145,14 @@ fn table(varied: &[&Ranked], width: usize) -> String {
             let mut line = vec![
                 name.to_owned(),
                 factor(response.factor),
-                elasticity(&response.throughput),
+                format!(" {}", signed(&response.throughput_change())),
             ];
             if has_latency {
-                line.push(hundredths(response.latency.value));
+                let latency = Estimate {
+                    interval: None,
+                    ..response.latency_change()
+                };
+                line.push(signed(&latency));
             }
             line.extend([format!(" {}", response.throughput.n), effect.to_owned()]);
             if has_scale {
@@ -179,7 +189,7 @@ fn place(value: f64) -> usize {
 }
 
 /// An interval as a line and its estimate as a point, over a mark at zero.
-fn scale(estimate: &crate::statistics::Estimate) -> String {
+fn scale(estimate: &Estimate) -> String {
     let mut line = vec![' '; SCALE];
     line[place(0.0)] = '┊';
     line[place(1.0)] = '┊';

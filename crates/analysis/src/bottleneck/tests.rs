@@ -82,6 +82,34 @@ fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
 }
 
 #[test]
+fn what_is_surely_less_than_what_is_named_need_not_be_told_exactly() {
+    let mut observations = cpu().observed(0.0);
+    // As noise would: of two pairs one has a little more, so that the interval holds what counts.
+    let change_link = |observations: &mut [Observation], factors: [f64; 2]| {
+        let of_link =
+            |o: &&mut Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
+        for observation in observations.iter_mut().filter(of_link) {
+            observation.throughput_per_s *= factors[observation.replicate as usize];
+        }
+    };
+    observations.retain(|observation| observation.replicate < 2);
+    change_link(&mut observations, [1.0, 1.15]);
+    let beside = judge(&observations, Seed(1));
+    let link = beside
+        .ranking
+        .iter()
+        .find(|r| r.resource == Resource::LinkRate);
+    let effect = |ranked: &Ranked| ranked.elasticity.as_ref().unwrap().effect;
+    assert_eq!(link.map(effect), Some(Effect::Undecided));
+    assert!(beside.is_settled(2), "{beside:#?}");
+    // As much as what is named at best: that is not settled.
+    change_link(&mut observations, [1.0, 1.15]);
+    let near = judge(&observations, Seed(1));
+    assert_eq!(near.named(), Some(Resource::Cpu));
+    assert!(!near.is_settled(2), "{near:#?}");
+}
+
+#[test]
 fn probes_without_perturbation_name_nothing_but_say_what_would_tell() {
     let mut observations = cpu().observed(0.0);
     observations.retain(|observation| observation.change.is_none());

@@ -88,17 +88,33 @@ pub struct Counts {
 
 impl Verdict {
     /// Whether more repetitions are not needed: a resource is named, and how throughput answers to each
-    /// limit that was varied is told, from at least so many pairs.
+    /// limit that was varied is told, from at least so many pairs. Of a limit other than that which
+    /// perturbation named it is enough that it is surely less.
     ///
     /// Whoever measures until this is so looks at the intervals more than once, and is misled by chance
     /// somewhat more often than by as many repetitions that were agreed on before.
     pub fn is_settled(&self, pairs: usize) -> bool {
-        let mut elasticities = self.ranking.iter().filter_map(|r| r.elasticity.as_ref());
-        matches!(self.outcome, Outcome::Limited { .. })
-            && elasticities.all(|elasticity| {
-                let enough = |response: &Response| response.throughput.n >= pairs;
-                elasticity.effect != Effect::Undecided && elasticity.responses.iter().all(enough)
-            })
+        let Some(named) = self.named() else {
+            return false;
+        };
+        let elasticities = || self.ranking.iter().filter_map(|r| r.elasticity.as_ref());
+        let found = elasticities().find(|elasticity| {
+            elasticity.resource == named
+                && named.is_a_limit()
+                && elasticity.effect == Effect::Limits
+        });
+        let interval = |elasticity: &Elasticity| elasticity.telling()?.throughput.interval;
+        let is_less = |elasticity: &Elasticity| {
+            let (found, other) = (found.and_then(interval), interval(elasticity));
+            found
+                .zip(other)
+                .is_some_and(|(found, other)| other.high < found.low)
+        };
+        elasticities().all(|elasticity| {
+            let enough = |response: &Response| response.throughput.n >= pairs;
+            elasticity.responses.iter().all(enough)
+                && (elasticity.effect != Effect::Undecided || is_less(elasticity))
+        })
     }
 
     /// The resource that is named; `None` when none is.
