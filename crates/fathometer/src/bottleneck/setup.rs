@@ -91,6 +91,9 @@ pub enum Demand {
 /// The most connections of an open loop.
 const CONNECTIONS: u32 = 512;
 
+/// How long exchanges that are under way when the measured window ends are waited for, at most.
+const LONGEST_DRAIN: Duration = Duration::from_secs(1);
+
 /// The least that the kernel takes as a quota over periods of 10 ms, in cores.
 const LEAST_CPU: f64 = 0.1;
 
@@ -324,7 +327,8 @@ impl Setup {
             connect_timeout: self.timeout,
             warm_up: self.warm_up,
             limit: Limit::Time(self.duration),
-            drain: self.timeout.min(Duration::from_secs(1)),
+            // Who waits longer than that counts with what he waited.
+            drain: self.timeout.min(self.duration / 3).min(LONGEST_DRAIN),
             // As with the path: a rate over the whole window is not moved by this.
             send_lag: self.duration / 50,
             seed,

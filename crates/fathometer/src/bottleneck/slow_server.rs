@@ -1,8 +1,9 @@
-//! A server with a known fault in its handler, to try the judge on: each request waits, works, or
-//! waits behind all others.
+//! A server with a known fault, to try the judge on: each request waits, works, or waits behind all
+//! others; or connections are accepted now and then.
 //!
 //! A thread serves each connection, so that nothing but the fault limits how many requests are worked
-//! on at a time, unless it is told how many connections to serve. The protocol is that of the embedded origin; files are read before the first request.
+//! on at a time, unless it is told how many connections to serve. The protocol is that of the embedded
+//! origin; files are read before the first request.
 
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,7 +23,7 @@ use crate::server;
 use crate::server::definition::Definition;
 use crate::site_folder;
 
-/// What becomes of every request before it is answered.
+/// What becomes of every request before it is answered, or of every connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It waits, beside others.
@@ -34,6 +35,9 @@ pub enum Fault {
     Work(u64),
     /// The same, on one thread for all.
     Serial(u64),
+    /// Its connection was accepted at one of moments so far apart, with all that waited then: as by a
+    /// loop that does something else in between.
+    Accept(Duration),
 }
 
 /// A fault, and how many connections are served at a time.
@@ -45,14 +49,14 @@ pub struct Faults {
     pub connections: Option<usize>,
 }
 
-/// `sleep=5ms`, `lock=5ms`, `work=100000` or `serial=100000`; with `,connections=4` behind it.
+/// `sleep=5ms`, `lock=5ms`, `work=100000`, `serial=100000` or `accept=5ms`; with `,connections=4` behind it.
 impl FromStr for Faults {
     type Err = String;
     fn from_str(text: &str) -> Result<Faults, String> {
         let wrong = || {
             format!(
-                "{text:?} is no fault: write sleep=TIME, lock=TIME, work=ROUNDS or serial=ROUNDS, \
-                 and maybe ,connections=N behind it"
+                "{text:?} is no fault: write sleep=TIME, lock=TIME, work=ROUNDS, serial=ROUNDS or \
+                 accept=TIME, and maybe ,connections=N behind it"
             )
         };
         let (fault, connections) = match text.split_once(",connections=") {
@@ -67,6 +71,7 @@ impl FromStr for Faults {
             "lock" => Fault::Lock(time()?),
             "work" => Fault::Work(rounds()?),
             "serial" => Fault::Serial(rounds()?),
+            "accept" => Fault::Accept(time()?),
             _ => return Err(wrong()),
         };
         Ok(Faults { fault, connections })
@@ -91,12 +96,12 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), F
         places: Places::new(faults.connections.unwrap_or(usize::MAX)),
         clock,
     };
-    let listener = TcpListener::bind(address)?;
+    let mut door = Door::open(address, faults.fault)?;
     std::thread::scope(|scope| {
         scope.spawn(move || do_jobs(&queue));
         loop {
             let place = service.places.take();
-            let (stream, _) = listener.accept()?;
+            let stream = door.next()?;
             let service = &service;
             scope.spawn(move || {
                 // A connection that breaks is its client's business.
@@ -105,6 +110,41 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), F
             });
         }
     })
+}
+
+/// Where connections come from.
+struct Door {
+    listener: TcpListener,
+    /// How long nobody is at the door once nobody is before it; `None`: never.
+    away: Option<Duration>,
+}
+
+impl Door {
+    fn open(address: SocketAddr, fault: Fault) -> io::Result<Door> {
+        let listener = TcpListener::bind(address)?;
+        let away = match fault {
+            Fault::Accept(time) => Some(time),
+            _ => None,
+        };
+        listener.set_nonblocking(away.is_some())?;
+        Ok(Door { listener, away })
+    }
+
+    /// The next connection.
+    fn next(&mut self) -> io::Result<TcpStream> {
+        loop {
+            match (self.listener.accept(), self.away) {
+                (Ok((stream, _)), _) => {
+                    stream.set_nonblocking(false)?;
+                    return Ok(stream);
+                }
+                (Err(error), Some(time)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(time);
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
 }
 
 /// What all connections share.
@@ -161,6 +201,8 @@ impl Service {
 
     fn suffer(&self) {
         match self.fault {
+            // Its connection has.
+            Fault::Accept(_) => {}
             Fault::Sleep(time) => std::thread::sleep(time),
             Fault::Lock(time) => {
                 let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -240,6 +282,10 @@ mod tests {
             ),
             ("work=100000", faults(Fault::Work(100_000), None)),
             (
+                "accept=10ms",
+                faults(Fault::Accept(Duration::from_millis(10)), None),
+            ),
+            (
                 "lock=250us,connections=4",
                 faults(Fault::Lock(Duration::from_micros(250)), Some(4)),
             ),
@@ -256,6 +302,31 @@ mod tests {
         ] {
             assert!(wrong.parse::<Faults>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn all_that_wait_are_let_in_at_once() {
+        let away = Duration::from_millis(2);
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut door = Door::open(anywhere, Fault::Accept(away)).unwrap();
+        let address = door.listener.local_addr().unwrap();
+        let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address)).collect();
+        for client in clients {
+            // Which of them it is, and that it waits for octets.
+            let mut client = client.unwrap();
+            let mut let_in = door.next().unwrap();
+            assert_eq!(let_in.peer_addr().unwrap(), client.local_addr().unwrap());
+            client.write_all(b"a").unwrap();
+            let_in.read_exact(&mut [0]).unwrap();
+        }
+        assert!(door.listener.accept().is_err(), "nobody else");
+        // Who comes later is let in when somebody looks again.
+        std::thread::scope(|scope| {
+            let late = scope.spawn(move || TcpStream::connect(address).unwrap());
+            let let_in = door.next().unwrap();
+            let late = late.join().unwrap();
+            assert_eq!(let_in.peer_addr().unwrap(), late.local_addr().unwrap());
+        });
     }
 
     #[test]
