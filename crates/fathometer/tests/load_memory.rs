@@ -1,6 +1,11 @@
 //! Evidence that the load engine allocates nothing for an exchange once it is warm, that it does not
 //! grow with time, and how much a user costs that is doing nothing.
 
+#[path = "load_memory/idle.rs"]
+mod idle;
+#[path = "support/serving.rs"]
+mod serving;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -19,6 +19,9 @@ use super::worker::Worker;
 /// How long a connection that is done waits for the server to close it.
 const LINGER: u64 = 1_000_000_000;
 
+/// A connection without an exchange for so long gives its buffers back.
+const REST_AFTER: u64 = 5_000_000_000;
+
 impl Worker<'_> {
     /// Opens a connection for a user or the pool, and returns its slot. A failure that is known at
     /// once is counted.
@@ -105,16 +108,31 @@ impl Worker<'_> {
             State::Free => return,
             State::Connecting | State::Securing => slot.opened + self.shared.connect_timeout,
             State::Lingering => slot.linger_until,
-            State::Open => match (slot.exchanges.front(), self.shared.keep_alive) {
-                (Some(oldest), _) if oldest.sent > 0 => oldest.sent + self.shared.timeout,
-                (None, Some(keep_alive)) => slot.free_since + keep_alive,
-                _ => return,
+            State::Open => match slot.exchanges.front() {
+                Some(oldest) if oldest.sent > 0 => oldest.sent + self.shared.timeout,
+                Some(_) => return,
+                None => {
+                    let rests = slot.free_since + REST_AFTER;
+                    let ends = self.shared.keep_alive.map(|time| slot.free_since + time);
+                    if rests <= self.now {
+                        slot.shrink();
+                    }
+                    match ends {
+                        None if rests <= self.now => return,
+                        None => rests,
+                        Some(ends) if rests <= self.now => ends,
+                        Some(ends) => ends.min(rests),
+                    }
+                }
             },
         };
         if until > self.now {
             // What is busy now may soon be idle: so it need not set a timer for every exchange.
-            let idle = self.shared.keep_alive.map(|time| self.now + time);
-            return self.arm(place, idle.map_or(until, |idle| idle.min(until)));
+            let at = match slot.exchanges.is_empty() {
+                true => until,
+                false => until.min(self.now + self.idle_time()),
+            };
+            return self.arm(place, at);
         }
         match slot.state {
             // The server did not do what it had said.
@@ -240,13 +258,17 @@ impl Worker<'_> {
         self.watch_idle(place);
     }
 
-    /// Sees to it that a connection that has become idle is closed in time.
+    /// Sees to it that a connection that has become idle gives its memory back, and is closed in time.
     pub(super) fn watch_idle(&mut self, place: u32) {
-        if let Some(keep_alive) = self.shared.keep_alive
-            && self.slots[place as usize].exchanges.is_empty()
-        {
-            self.arm(place, self.now + keep_alive);
+        if self.slots[place as usize].exchanges.is_empty() {
+            self.arm(place, self.now + self.idle_time());
         }
+    }
+
+    /// After how long something becomes of a connection without exchanges, in nanoseconds.
+    fn idle_time(&self) -> u64 {
+        let ends = self.shared.keep_alive.unwrap_or(u64::MAX);
+        ends.min(REST_AFTER)
     }
 
     /// A connection failed, or could not be established.

@@ -216,6 +216,9 @@ impl Slot {
     /// Gives back the memory that nothing is in, for a connection that will be idle for long.
     pub(super) fn shrink(&mut self) {
         self.machine.shrink();
+        if self.exchanges.is_empty() {
+            self.exchanges = VecDeque::new();
+        }
         if let Protection::Tls(tls) = &mut self.protection {
             tls.rest();
         }

@@ -42,7 +42,7 @@ pub(super) struct Established {
     /// Records that may be sealed with one key.
     pub(super) key_limit: u64,
     /// A message of the handshake of which only a part came.
-    message: Vec<u8>,
+    pub(super) message: Vec<u8>,
     without_data: u32,
     warnings: u32,
     renegotiations: u32,
@@ -136,6 +136,13 @@ impl Established {
             }
             ALERT => self.alert(&record[content]),
             _ => Err(misbehaved("a record of no kind that may come")),
+        }
+    }
+
+    /// Gives back memory that holds nothing.
+    pub(super) fn rest(&mut self) {
+        if self.message.is_empty() {
+            self.message = Vec::new();
         }
     }
 

@@ -426,6 +426,12 @@ impl Session {
 
     /// Gives back the memory of empty buffers, for a connection that will be idle.
     pub fn rest(&mut self) {
+        if std::mem::take(&mut self.incoming_given) {
+            self.incoming.clear();
+        }
+        if let Phase::Established(established) = &mut self.phase {
+            established.rest();
+        }
         for buffer in [
             &mut self.incoming,
             &mut self.outgoing,

@@ -2,10 +2,12 @@
 
 mod failures;
 mod floods;
+mod idle;
 mod pair;
 mod resuming;
 mod splits;
 
+use super::established::Established;
 use super::{Phase, Session};
 
 impl Session {
@@ -21,5 +23,12 @@ impl Session {
         if let Phase::Established(established) = &mut self.phase {
             established.key_limit = records;
         }
+    }
+}
+
+impl Established {
+    /// Octets of memory for messages of which a part came.
+    fn room_for_messages(&self) -> usize {
+        self.message.capacity()
     }
 }

@@ -83,6 +83,9 @@ impl Output {
             self.begins = VecDeque::new();
             self.held_begins = VecDeque::new();
         }
+        if self.answers.is_empty() {
+            self.answers = VecDeque::new();
+        }
     }
 
     /// What was handed over, by type.

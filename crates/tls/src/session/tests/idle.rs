@@ -1,0 +1,56 @@
+//! What an idle session keeps.
+
+use super::super::{Phase, Session};
+use super::pair::{NOW, Pair, client_options, server_options};
+
+/// Octets of memory in a session's buffers.
+fn buffers(session: &Session) -> usize {
+    let of_messages = match &session.phase {
+        Phase::Established(established) => established.room_for_messages(),
+        _ => 0,
+    };
+    let buffers = [
+        &session.incoming,
+        &session.outgoing,
+        &session.waiting,
+        &session.plain,
+    ];
+    of_messages
+        + buffers
+            .iter()
+            .map(|buffer| buffer.capacity())
+            .sum::<usize>()
+}
+
+#[test]
+fn buffers_are_given_back_and_nothing_in_them_is_lost() {
+    let mut pair = Pair::with(client_options(), server_options());
+    pair.settle().unwrap();
+    // Tickets have come, and data both ways.
+    pair.client.write(b"ping");
+    pair.settle().unwrap();
+    for session in [&mut pair.client, &mut pair.server] {
+        assert!(buffers(session) > 0);
+        session.rest();
+        assert_eq!(buffers(session), 0);
+    }
+    pair.server.write(&[7; 1000]);
+    let mut record = pair.server.transmit().to_vec();
+    let length = record.len();
+    pair.server.transmitted(length);
+    let (mut first, mut second) = record.split_at_mut(300);
+    assert_eq!(pair.client.open(&mut first, NOW).unwrap(), None);
+    pair.client.rest();
+    assert_eq!(
+        pair.client.open(&mut second, NOW).unwrap(),
+        Some(&[7; 1000][..])
+    );
+    // It was put together here, and has been given out.
+    assert!(buffers(&pair.client) >= 1000);
+    pair.client.rest();
+    assert_eq!(buffers(&pair.client), 0);
+    assert_eq!(pair.client.open(&mut second, NOW).unwrap(), None);
+    pair.server.write(b"more");
+    pair.settle().unwrap();
+    assert_eq!(pair.read[0], b"more");
+}
