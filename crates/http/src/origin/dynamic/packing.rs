@@ -82,21 +82,21 @@ impl Sending {
             }
             _ => None,
         };
-        let mut steps = VecDeque::new();
-        let composed = match &answer.content {
+        let everything = ByteRange {
+            first: 0,
+            end: u64::MAX,
+        };
+        // Other answers, and most are, are not to cost an allocation.
+        let (composed, steps) = match &answer.content {
             Content::Whole(subject) | Content::Flowing(subject) => {
-                steps.push_back(Step::Content(ByteRange {
-                    first: 0,
-                    end: u64::MAX,
-                }));
-                of(subject)?
+                (of(subject)?, VecDeque::from([Step::Content(everything)]))
             }
             Content::Part(subject, range) => {
-                steps.push_back(Step::Content(*range));
-                of(subject)?
+                (of(subject)?, VecDeque::from([Step::Content(*range)]))
             }
             Content::Parts(subject, ranges) => {
                 let composed = of(subject)?;
+                let mut steps = VecDeque::new();
                 origin.write_parts(subject, ranges.as_slice(), |part| match part {
                     PartOf::Text(text) => match steps.back_mut() {
                         Some(Step::Text(before)) => before.extend_from_slice(text),
@@ -104,7 +104,7 @@ impl Sending {
                     },
                     PartOf::Content(range) => steps.push_back(Step::Content(range)),
                 });
-                composed
+                (composed, steps)
             }
             _ => return None,
         };
