@@ -1,6 +1,8 @@
 //! A verdict for people, readable without colour: what limited, what every step did, what the probes
 //! saw, what to do.
 
+use std::cmp::Reverse;
+
 use super::words::{factor, signed};
 use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
 use crate::statistics::Estimate;
@@ -56,7 +58,9 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
         text.push_str(&hanging("", &note, width));
     }
     let suspicions = verdict.ranking.iter().filter_map(|r| r.suspicion.as_ref());
-    let suspicions: Vec<&Suspicion> = suspicions.collect();
+    let mut suspicions: Vec<&Suspicion> = suspicions.collect();
+    // What was named stays first among equals.
+    suspicions.sort_by_key(|suspicion| Reverse(suspicion.confidence));
     if !suspicions.is_empty() {
         text.push_str("\nwhat the probes made suspect, before anything was changed\n");
         for suspicion in suspicions {
