@@ -118,6 +118,17 @@ impl Poller {
         check(ready as libc::c_int)
     }
 
+    /// Sleeps without being woken by sockets: what becomes ready meanwhile the next wait tells together. A signal
+    /// ends it early.
+    pub fn rest(&self, time: Duration) {
+        let time = rustix::thread::Timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        // Whatever ended it, there is nothing to be done about it.
+        let _ = rustix::thread::nanosleep(&time);
+    }
+
     /// What the last wait told of its `place`-th socket.
     ///
     /// # Panics
@@ -165,6 +176,22 @@ mod tests {
         assert!(poller.ready(0).ended);
         drop(client);
         assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), 0);
+    }
+
+    #[test]
+    fn nothing_ends_a_rest_and_what_came_meanwhile_is_told_after_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let mut poller = Poller::new(8).unwrap();
+        poller.add(&client, 7).unwrap();
+        assert_eq!(poller.wait(None).unwrap(), 1);
+        server.write_all(b"x").unwrap();
+        let begin = Instant::now();
+        poller.rest(Duration::from_micros(2500));
+        assert!(begin.elapsed() >= Duration::from_micros(2500));
+        assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), 1);
+        assert!(poller.ready(0).readable);
     }
 
     #[test]

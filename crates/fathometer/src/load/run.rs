@@ -80,6 +80,7 @@ pub fn run(
             interval: options.interval,
             drain: options.drain,
             spin: options.spin,
+            rest: options.rest,
             before_others: options.before_others && matches!(options.users, Users::Open { .. }),
             count_targets: options.count_targets,
             // What takes longer has failed, or waited for a connection.
@@ -173,6 +174,7 @@ struct Crew<'a> {
     interval: Duration,
     drain: Duration,
     spin: Duration,
+    rest: Duration,
     before_others: bool,
     count_targets: bool,
     spares: Arc<Spares>,
@@ -250,6 +252,7 @@ impl Crew<'_> {
             tally,
             self.drain.as_nanos() as u64,
             self.spin.as_nanos() as u64,
+            self.rest.as_nanos() as u64,
         )?;
         match self.users {
             Users::Closed {

@@ -455,6 +455,7 @@ impl Worker<'_> {
     /// An exchange has ended, one way or the other.
     pub(super) fn resolved(&mut self, exchange: &Exchange, complete: bool) {
         self.pending -= 1;
+        self.ended += 1;
         let now = self.now;
         let fills = self.shared.fills && self.pool.is_none();
         let user = &mut self.users[exchange.user as usize];

@@ -1,6 +1,7 @@
 //! One event loop: its sockets, its timers and the order of things.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use fathometer_http::client::Received;
 use fathometer_model::{Failure, Instant, Outcome};
@@ -11,6 +12,7 @@ use fathometer_sys::usage::{ProcessorTime, thread_time};
 
 use super::LoadError;
 use super::pool::Pool;
+use super::rest::Rest;
 use super::shared::Shared;
 use super::slot::{End, Exchange, Protection, Slot, State};
 use super::tally::{Tally, nanos};
@@ -54,6 +56,10 @@ pub(super) struct Worker<'a> {
     pub(super) population: Option<super::user::Population>,
     /// Exchanges planned that have not ended.
     pub(super) pending: u64,
+    /// Exchanges that have ended.
+    pub(super) ended: u64,
+    /// How a closed loop rests.
+    rest: Rest,
     /// When it is given up to wait for them.
     give_up: u64,
     spin: u64,
@@ -77,6 +83,7 @@ impl<'a> Worker<'a> {
         tally: Tally,
         drain: u64,
         spin: u64,
+        rest: u64,
     ) -> Result<Worker<'a>, LoadError> {
         Ok(Worker {
             shared,
@@ -95,6 +102,8 @@ impl<'a> Worker<'a> {
             pool: None,
             population: None,
             pending: 0,
+            ended: 0,
+            rest: Rest::new(rest),
             spin,
             now: 0,
         })
@@ -200,20 +209,41 @@ impl<'a> Worker<'a> {
             .into_iter()
             .filter(|&edge| edge > before)
             .fold(planned.min(self.tally.interval_end()), u64::min);
-        let mut wait = wake.saturating_sub(before).min(LONGEST_WAIT);
-        if wait >= LONG_WAIT {
-            wait -= wait / 256;
-        } else if wake == planned {
-            wait = wait.saturating_sub(self.spin);
-        }
-        if !self.unread.is_empty() {
-            wait = 0;
-        }
+        let is_planned = wake == planned;
+        let mut wait = self.time_until(wake, is_planned);
         self.tally.waits(before);
-        let ready = self.poller.wait(Some(nanos(wait)))?;
+        let rest = match self.pool {
+            None => self.rest.length(before, self.ended, self.pending),
+            Some(_) => 0,
+        };
+        let mut ready = 0;
+        if (1..=wait).contains(&rest) {
+            ready = self.poller.wait(Some(Duration::ZERO))?;
+            if ready == 0 {
+                self.poller.rest(nanos(rest));
+                self.tick();
+                wait = self.time_until(wake, is_planned);
+            }
+        }
+        if ready == 0 {
+            ready = self.poller.wait(Some(nanos(wait)))?;
+        }
         self.tick();
         self.tally.wakes(before, self.now);
         Ok(ready)
+    }
+
+    /// How long to sleep so as to be there at an instant.
+    fn time_until(&self, wake: u64, is_planned: bool) -> u64 {
+        if !self.unread.is_empty() {
+            return 0;
+        }
+        let wait = wake.saturating_sub(self.now).min(LONGEST_WAIT);
+        match wait {
+            LONG_WAIT.. => wait - wait / 256,
+            _ if is_planned => wait.saturating_sub(self.spin),
+            _ => wait,
+        }
     }
 
     fn run_timers(&mut self) {

@@ -24,7 +24,7 @@ use self::probes::{Probes, Target};
 use self::security::SecurityArguments;
 use super::Failure;
 use super::arguments::{some_time, time};
-use crate::load::{self, Limit, Live, Options, Phase, Users, Windows};
+use crate::load::{self, LONGEST_REST, Limit, Live, Options, Phase, Users, Windows};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use crate::quic::UdpOffload;
 use crate::study::run::machine_facts;
@@ -132,6 +132,10 @@ pub struct LoadArguments {
     /// Wait awake so long before each planned instant of an open loop
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
+    /// Let a closed loop that is faster than its server rest for so long at most, and for no more than a
+    /// sixteenth of the mean latency, so that responses come together; 0s: be woken by each
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
+    rest: Duration,
     /// Close each connection after so many requests
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     max_requests_per_connection: Option<u32>,
@@ -233,6 +237,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         threads: arguments.threads.unwrap_or_else(threads),
         pin: arguments.pin,
         spin: arguments.spin,
+        rest: arguments.rest,
         seed: Seed(arguments.seed),
         max_requests: arguments.max_requests_per_connection,
         keep_alive: arguments.keep_alive,
@@ -426,6 +431,8 @@ fn describe(
     if let Users::Closed { users, .. } = &planned.users {
         let asked = arguments.connections.or(arguments.ue).is_some();
         tell(asked, "users", users.to_string());
+        let is_asked = arguments.rest != LONGEST_REST;
+        tell(is_asked, "rests", format!("{LONGEST_REST:?} at most"));
     } else if let Users::Open { connections, .. } = &planned.users {
         tell(
             arguments.connections.is_some(),
