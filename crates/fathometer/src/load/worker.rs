@@ -267,11 +267,15 @@ impl<'a> Worker<'a> {
                 self.advance(user);
             }
             self.distribute();
-            while let Some(slot) = self.dirty.pop() {
+            // In the order of their instants: of several that are due the oldest must not wait for the others.
+            let mut next = 0;
+            while let Some(&slot) = self.dirty.get(next) {
+                next += 1;
                 self.slots[slot as usize].dirty = false;
                 self.flush(slot);
             }
-            if self.ready.is_empty() && self.dirty.is_empty() {
+            self.dirty.clear();
+            if self.ready.is_empty() {
                 return;
             }
         }
