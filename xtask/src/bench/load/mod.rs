@@ -287,21 +287,21 @@ type Judgement = (bool, Value);
 /// Prints all rows and bars.
 fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
     println!(
-        "{:44}{:>8}{:>16}{:>13}",
+        "{:48}{:>8}{:>20}{:>13}",
         "", "µs", "least to most", "exchanges/s"
     );
     let mut told = Vec::new();
     for (name, row) in names.iter().zip(rows) {
         let name = name.as_ref();
         if row.micros.is_empty() {
-            println!("{name:44}   not installed");
+            println!("{name:48}   not installed");
             continue;
         }
         let (micros, rate) = (median(row.micros.clone()), median(row.rates.clone()));
         let least = row.micros.iter().copied().fold(f64::INFINITY, f64::min);
         let most = row.micros.iter().copied().fold(0.0, f64::max);
         let spread = format!("{least:.2} to {most:.2}");
-        println!("{name:44}{micros:>8.2}{spread:>16}{rate:>13.0}");
+        println!("{name:48}{micros:>8.2}{spread:>20}{rate:>13.0}");
         told.push(json!({
             "name": name,
             "cpu_us": row.micros,
@@ -326,7 +326,7 @@ fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
             Some(most) => format!("bar {most}: MISSED"),
             None => String::new(),
         };
-        println!("of {:41}{ratio:>8.3}  {verdict}", bar.name);
+        println!("of {:45}{ratio:>8.3}  {verdict}", bar.name);
         ratios.push(json!({
             "of": bar.name,
             "ratio": ratio,
