@@ -20,7 +20,7 @@
 //! - [`process`]: programs inside a namespace, that end when told and when we do
 //! - [`sched`]: where threads run
 //! - [`usage`]: what a thread has used
-//! - [`page_cache`]: what of a file is in memory
+//! - [`page_cache`], [`reclaim`]: what of a file is in memory, and who takes it from there
 //! - [`machine`]: what a reader must know of the machine
 //! - [`signal`]: the user's wish to end
 //! - [`terminal`]: the terminal while a view has it
@@ -41,6 +41,7 @@ pub mod priority;
 pub mod privilege;
 pub mod probe;
 pub mod process;
+pub mod reclaim;
 pub mod sched;
 pub mod signal;
 pub mod socket;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 use fathometer_sys::cgroup::{BlockDevice, DiskLimit, Group, Limits};
+use fathometer_sys::page_cache::Mapped;
 
 use crate::host::{ColdFile, Shell, cold_file, group};
 
@@ -66,6 +67,50 @@ fn page_cache_counts_against_the_memory_limit() {
     let pressure = group.usage_probe().pressure();
     assert_ne!(pressure.io_some, Some(Duration::ZERO), "{pressure:?}");
     println!("{read:?} {of_group:?} {usage:?} {pressure:?}");
+}
+
+#[test]
+fn a_mapping_elsewhere_keeps_no_page_from_the_limit() {
+    const LIMIT: u64 = 16 << 20;
+    const FILE: u64 = 48 << 20;
+    let Some(file) = cold_file("mapped", FILE) else {
+        return;
+    };
+    let limits = Limits {
+        memory: Some(Bytes(LIMIT)),
+        ..Limits::default()
+    };
+    let Some(group) = group("mapped", &limits) else {
+        return;
+    };
+    let mapped = Mapped::new(&fs::File::open(&file.path).unwrap());
+    let mapped = mapped.unwrap().unwrap();
+    let mut shell = Shell::start(&group);
+    let pid = shell.child.id();
+    // SAFETY: it reads a constant of the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let mut room = Vec::new();
+    let mut read = vec![disk_reads(pid)];
+    for _ in 0..3 {
+        // Piece by piece, so that pages are mapped while the group is at its limit.
+        for piece in 0..12 {
+            let copy = format!(
+                "dd if='{}' of=/dev/null bs=4M count=1 skip={piece} 2>&1",
+                file.path.display()
+            );
+            shell.run(&copy);
+            let pages = mapped.follow(&mut room).unwrap();
+            assert!(pages * page <= LIMIT, "{pages} pages are in memory");
+        }
+        read.push(disk_reads(pid));
+    }
+    for pass in read.windows(2) {
+        assert!(pass[1] - pass[0] >= FILE - LIMIT, "{read:?}");
+    }
+    let usage = group.memory_usage();
+    assert!(usage.peak.unwrap() <= Bytes(LIMIT), "{usage:?}");
+    assert!(usage.limit_hits.unwrap() > 0, "{usage:?}");
+    assert_eq!(usage.killed.unwrap_or(0), 0);
 }
 
 /// Lets `dd` copy in a group with this limit until its rate is within 5 % of what was asked for: several

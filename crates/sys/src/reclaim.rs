@@ -1,0 +1,174 @@
+//! Memory that the kernel takes from programs and the page cache while there is enough of it.
+//!
+//! DAMON watches which memory is used, and can be told to page out what is not: by whoever runs the machine,
+//! through `/sys/kernel/mm/damon`, or by the module `damon_reclaim`. Guests of hypervisors that want memory
+//! back are set up so. Experiments about the page cache have to know.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A scheme by which DAMON takes memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scheme {
+    /// Where it can be read and changed.
+    pub place: PathBuf,
+    /// How long nobody may have used what is taken.
+    pub unused_for: Option<Duration>,
+    /// Whether it spares what some program has mapped.
+    pub spares_mapped: bool,
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of_what = match self.spares_mapped {
+            true => "the page cache",
+            false => "programs and the page cache",
+        };
+        write!(f, "DAMON takes from {of_what} what nobody used")?;
+        match self.unused_for {
+            Some(time) => write!(f, " for {} s", time.as_secs()),
+            None => write!(f, " lately"),
+        }?;
+        write!(f, " ({})", self.place.display())
+    }
+}
+
+/// The schemes at work, as far as this user may read.
+pub fn schemes() -> Vec<Scheme> {
+    schemes_below(Path::new("/sys"))
+}
+
+fn schemes_below(sys: &Path) -> Vec<Scheme> {
+    let mut found = Vec::new();
+    let module = sys.join("module/damon_reclaim/parameters");
+    if word(&module.join("enabled")) == "Y" {
+        found.push(Scheme {
+            unused_for: number(&module.join("min_age")).map(Duration::from_micros),
+            spares_mapped: false,
+            place: module,
+        });
+    }
+    for daemon in numbered(&sys.join("kernel/mm/damon/admin/kdamonds")) {
+        if word(&daemon.join("state")) != "on" {
+            continue;
+        }
+        for context in numbered(&daemon.join("contexts")) {
+            let period = number(&context.join("monitoring_attrs/intervals/aggr_us"));
+            for scheme in numbered(&context.join("schemes")) {
+                if word(&scheme.join("action")) != "pageout" {
+                    continue;
+                }
+                let age = number(&scheme.join("access_pattern/age/min"));
+                found.push(Scheme {
+                    unused_for: age
+                        .zip(period)
+                        .and_then(|(age, period)| age.checked_mul(period))
+                        .map(Duration::from_micros),
+                    spares_mapped: spares_mapped(&scheme),
+                    place: scheme,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// A filter that lets through what nobody has mapped keeps everything else out.
+fn spares_mapped(scheme: &Path) -> bool {
+    ["filters", "core_filters", "ops_filters"]
+        .iter()
+        .flat_map(|filters| numbered(&scheme.join(filters)))
+        .any(|filter| {
+            let is = |name: &str, value: &str| word(&filter.join(name)) == value;
+            is("type", "unmapped") && is("matching", "Y") && is("allow", "Y")
+        })
+}
+
+/// The entries `0`, `1`, … of a folder, in order.
+fn numbered(folder: &Path) -> Vec<PathBuf> {
+    let count = (0..).map(|number| folder.join(format!("{number}")));
+    count.take_while(|path| path.is_dir()).collect()
+}
+
+fn word(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+fn number(path: &Path) -> Option<u64> {
+    word(path).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_scheme_that_pages_out_is_found_while_its_daemon_is_on() {
+        let sys = tempfile::tempdir().unwrap();
+        assert_eq!(schemes_below(sys.path()), []);
+        let context = "kernel/mm/damon/admin/kdamonds/0/contexts/0";
+        let file = |name: &str| format!("{context}/{name}");
+        let state = "kernel/mm/damon/admin/kdamonds/0/state";
+        write(
+            sys.path(),
+            &[
+                (state, "on"),
+                (&file("monitoring_attrs/intervals/aggr_us"), "5000000"),
+                (&file("schemes/0/action"), "stat"),
+                (&file("schemes/1/action"), "pageout"),
+                (&file("schemes/1/access_pattern/age/min"), "12"),
+            ],
+        );
+        let mut scheme = Scheme {
+            place: sys.path().join(file("schemes/1")),
+            unused_for: Some(Duration::from_secs(60)),
+            spares_mapped: false,
+        };
+        assert_eq!(schemes_below(sys.path()), [scheme.clone()]);
+        write(
+            sys.path(),
+            &[
+                (&file("schemes/1/ops_filters/0/type"), "anon"),
+                (&file("schemes/1/ops_filters/1/type"), "unmapped"),
+                (&file("schemes/1/ops_filters/1/matching"), "Y"),
+                (&file("schemes/1/ops_filters/1/allow"), "Y"),
+            ],
+        );
+        scheme.spares_mapped = true;
+        let said = format!(
+            "DAMON takes from the page cache what nobody used for 60 s ({})",
+            scheme.place.display()
+        );
+        assert_eq!(scheme.to_string(), said);
+        assert_eq!(schemes_below(sys.path()), [scheme]);
+        write(sys.path(), &[(state, "off")]);
+        assert_eq!(schemes_below(sys.path()), []);
+    }
+
+    #[test]
+    fn the_module_is_found() {
+        let sys = tempfile::tempdir().unwrap();
+        let parameters = "module/damon_reclaim/parameters";
+        let file = |name: &str| format!("{parameters}/{name}");
+        write(
+            sys.path(),
+            &[(&file("enabled"), "Y"), (&file("min_age"), "120000000")],
+        );
+        let found = schemes_below(sys.path());
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].unused_for, Some(Duration::from_secs(120)));
+        write(sys.path(), &[(&file("enabled"), "N")]);
+        assert_eq!(schemes_below(sys.path()), []);
+    }
+}
