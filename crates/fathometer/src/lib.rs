@@ -16,6 +16,7 @@ pub mod progress;
 pub mod quic;
 pub mod run_folder;
 pub mod server;
+pub mod site_cache;
 pub mod site_folder;
 pub mod study;
 pub mod trial;

@@ -32,6 +32,7 @@ use crate::load::{self, LoadError, Options};
 use crate::server::definition::Definition;
 use crate::server::limited::{self, Limited, Service, Throttle};
 use crate::server::{Access, Credentials, Door, Installed, ServerError};
+use crate::site_cache::SiteCache;
 use crate::site_folder::{self, SiteFolderError};
 use crate::wire::{self, Carried, PacketCounts, WireOptions};
 
@@ -148,6 +149,10 @@ impl Trial<'_> {
         let warm_up = self.load.warm_up;
         // What this program, or a server before, has left of the files in memory is nobody's budget.
         site_folder::forget(self.folder)?;
+        // Where memory or the disk runs out, the host's limits are what decides what is read again.
+        let _nobody_else = (self.limits.memory.is_some() || self.limits.disk.is_some())
+            .then(|| SiteCache::follow(self.folder))
+            .transpose()?;
         let mut group = Group::create("server", &while_starting(&self.limits))?;
         // What other programs of this machine do is not to be the host's limit. Where this cannot be
         // had the host waits for them, which its pressure tells.

@@ -49,6 +49,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     // Last: the program may not be the same user afterwards.
     groups[1].abilities.extend(other_limits());
     groups[0].abilities.push(probes::priorities());
+    groups[0].abilities.push(probes::page_cache());
     let mut all = groups.iter().flat_map(|group| &group.abilities);
     let able = all.all(|ability| ability.state.is_ok() || !ability.required);
     if arguments.json {

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use fathometer_sys::cgroup::{Group, Limits};
 use fathometer_sys::privilege::Ability;
 use fathometer_sys::probe::{NetworkProbe, SystemProbe};
+use fathometer_sys::reclaim;
 
 /// Whether priorities count against everybody else on this machine.
 pub(super) fn priorities() -> Ability {
@@ -24,6 +25,28 @@ pub(super) fn priorities() -> Ability {
                     .to_owned(),
             ),
         },
+    }
+}
+
+/// Whether the page cache is lost to a limit alone.
+pub(super) fn page_cache() -> Ability {
+    let schemes = reclaim::schemes();
+    let state = match schemes.first() {
+        None => Ok("the kernel takes nothing from it while there is memory".to_owned()),
+        Some(scheme) => Err(format!(
+            "{scheme}: {}",
+            match scheme.spares_mapped {
+                true =>
+                    "studies keep the files of their sites from it, everything else may be read again",
+                false => "turn it off while such a study runs, or its cells may be INVALID",
+            }
+        )),
+    };
+    Ability {
+        name: "page cache".to_owned(),
+        purpose: "experiments in which memory or the disk runs out".to_owned(),
+        required: false,
+        state,
     }
 }
 
