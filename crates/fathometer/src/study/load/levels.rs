@@ -142,13 +142,15 @@ impl<'a> Levels<'a> {
     ) -> Result<Options, ReplicateError> {
         let mut plan = Plan::clone(&self.site.plan);
         let pages = plan.pages.len() as u32;
+        let files = (0..pages).map(|page| plan.pages.get(PageId(page)).members.len() as u64);
+        let exchanges = Limit::Exchanges(files.sum());
         plan.choice = Choice::Sequence((0..pages).map(PageId).collect());
         plan.sessions = Sessions::ENDLESS;
         Ok(Options {
             plan: Arc::new(plan),
             users: Users::closed(2),
             warm_up: Duration::ZERO,
-            limit: Limit::Exchanges(u64::from(pages)),
+            limit: exchanges,
             ..self.options(setup, study, seed)?
         })
     }
