@@ -133,7 +133,9 @@ impl<'a> Levels<'a> {
     }
 
     /// Asks for every page once: a server that has just begun is not what is measured, and its host
-    /// is to have in memory what fits.
+    /// is to have in memory what fits. Where neither memory nor the disk is limited a third of the files
+    /// has to do: what else is asked for is read from a disk that keeps nobody waiting, and the whole site may
+    /// take a slow path half a minute.
     pub(super) fn every_page_once(
         &self,
         setup: &Setup<'_>,
@@ -143,14 +145,18 @@ impl<'a> Levels<'a> {
         let mut plan = Plan::clone(&self.site.plan);
         let pages = plan.pages.len() as u32;
         let files = (0..pages).map(|page| plan.pages.get(PageId(page)).members.len() as u64);
-        let exchanges = Limit::Exchanges(files.sum());
+        let files: u64 = files.sum();
+        let exchanges = match self.limits.memory.is_some() || self.limits.disk.is_some() {
+            true => files,
+            false => files.div_ceil(3).max(u64::from(pages)),
+        };
         plan.choice = Choice::Sequence((0..pages).map(PageId).collect());
         plan.sessions = Sessions::ENDLESS;
         Ok(Options {
             plan: Arc::new(plan),
             users: Users::closed(2),
             warm_up: Duration::ZERO,
-            limit: exchanges,
+            limit: Limit::Exchanges(exchanges),
             ..self.options(setup, study, seed)?
         })
     }
