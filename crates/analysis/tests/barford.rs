@@ -199,7 +199,7 @@ fn claims_can_be_reversed() {
         set(f, "cwnd_le_2_pct", |r| Some(30.0 + f64::from(r.replicate)));
     });
     contrary("B13", &|f| {
-        set(f, "memory_pss_kB", |r| {
+        set(f, "memory_unbacked_kB", |r| {
             let each = if is(r, "loop", "idle") { 90.0 } else { 60.0 };
             Some(20_000.0 + each * r.metrics["connections_established_mean"])
         });

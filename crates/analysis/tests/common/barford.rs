@@ -273,6 +273,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
         ("retransmitted_pct", 0.02),
         ("context_switches_per_s", rate * 2.0),
         ("memory_rss_kB", memory * 1.4),
+        ("memory_unbacked_kB", memory - 1000.0),
         ("memory_pss_kB", memory),
         ("memory_anonymous_kB", memory * 0.8),
         ("socket_memory_kB", 40.0 + 2.5 * established),

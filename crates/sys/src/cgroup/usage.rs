@@ -65,6 +65,10 @@ pub struct MemoryUsage {
     /// version 1, `sock` of `memory.stat` in version 2), with what the kernel sets aside for them.
     /// In version 1 it is no part of `current`.
     pub sockets: Option<Bytes>,
+    /// What no file backs: memory of programs, and of the kernel for them (page tables, stacks, descriptors),
+    /// without buffers of sockets.
+    #[serde(default)]
+    pub unbacked: Option<Bytes>,
     /// How often the limit stood in the way, so that something had to go first.
     pub limit_hits: Option<u64>,
     /// Processes killed because nothing could go.
@@ -236,8 +240,12 @@ impl UsageProbe {
             Version::One => {
                 let stat = text("memory.stat");
                 let find = |key: &str| value(&stat, key);
+                let current = number("memory.usage_in_bytes");
                 MemoryUsage {
-                    current: number("memory.usage_in_bytes").map(Bytes),
+                    unbacked: current
+                        .zip(find("total_cache"))
+                        .map(|(all, files)| Bytes(all.saturating_sub(files))),
+                    current: current.map(Bytes),
                     peak: number("memory.max_usage_in_bytes").map(Bytes),
                     anonymous: find("total_rss").map(Bytes),
                     page_cache: find("total_cache").map(Bytes),
@@ -257,8 +265,12 @@ impl UsageProbe {
                 let stat = text("memory.stat");
                 let find = |key: &str| value(&stat, key);
                 let events = text("memory.events");
+                let current = number("memory.current");
                 MemoryUsage {
-                    current: number("memory.current").map(Bytes),
+                    unbacked: current
+                        .zip(find("file").zip(find("sock")))
+                        .map(|(all, (files, sockets))| Bytes(all.saturating_sub(files + sockets))),
+                    current: current.map(Bytes),
                     peak: number("memory.peak").map(Bytes),
                     anonymous: find("anon").map(Bytes),
                     page_cache: find("file").map(Bytes),

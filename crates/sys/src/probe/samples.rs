@@ -41,7 +41,7 @@ pub struct Names {
 }
 
 /// All readings of a sampler.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     /// The time between readings at the end: that asked for, or that times a power of two.
     pub period: Duration,

@@ -18,6 +18,7 @@ use fathometer_sys::probe::{Network, ProcessTree, Sample, Step};
 
 use super::super::spec::Load;
 use super::levels::Levels;
+use super::memory;
 use crate::trial::Measured;
 use crate::wire::PacketCounts;
 
@@ -73,6 +74,11 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             let pace = Pace::of(measured);
             processor(&mut metrics, &step, levels.quota(), &pace);
             memory_and_disk(&mut metrics, &step);
+            if levels.limits.memory.is_some()
+                && let Some(reason) = memory::taken_by_others(&measured.samples, &step)
+            {
+                measured.validity.invalidate(reason);
+            }
             network(&mut metrics, &step);
             over_time(&mut metrics, measured);
             if !levels.is_quic && measured.beside.is_none() {
@@ -334,10 +340,14 @@ fn memory_and_disk(metrics: &mut Metrics, step: &Step) {
         metrics.put("major_faults_per_s", step.per_second(tree.major_faults));
     }
     if let Some(group) = group {
+        let memory = &group.memory;
         metrics.put(
             "page_cache_kB",
-            group.memory.page_cache.map(|bytes| bytes.as_f64() / 1e3),
+            memory.page_cache.map(|bytes| bytes.as_f64() / 1e3),
         );
+        let rate = |count: Option<u64>| count.and_then(|count| step.per_second(count));
+        metrics.put("memory_limit_hits_per_s", rate(memory.limit_hits));
+        metrics.put("refaults_per_s", rate(memory.refaults));
         let pressure = &group.pressure;
         for (name, time) in [
             ("psi_cpu_pct", pressure.cpu_some),
@@ -408,6 +418,14 @@ fn over_time(metrics: &mut Metrics, measured: &Measured) {
     metrics.put(
         "memory_anonymous_kB",
         mean(|sample| Some(group(sample)?.memory.anonymous?.as_f64() / 1e3)),
+    );
+    metrics.put(
+        "memory_unbacked_kB",
+        mean(|sample| Some(group(sample)?.memory.unbacked?.as_f64() / 1e3)),
+    );
+    metrics.put(
+        "memory_host_kB",
+        mean(|sample| Some(group(sample)?.memory.current?.as_f64() / 1e3)),
     );
     metrics.put(
         "socket_memory_kB",

@@ -11,6 +11,7 @@
 
 pub mod ability;
 mod levels;
+mod memory;
 mod metrics;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,92 @@
+//! Whether it was a host's own limit that its page cache was lost to.
+
+use fathometer_sys::cgroup::MemoryUsage;
+use fathometer_sys::probe::{Samples, Step};
+
+/// Pages of the host's cache that are read again, a second, for which its limit is not the cause: a disk of
+/// ten operations a second, the slowest of any study, is then busy with them for less than a tenth.
+const REFAULTS_PER_S: f64 = 1.0;
+
+/// What stands against a host whose limit is meant to decide what its page cache holds: pages that were
+/// there, were taken and were read again, while the host never came to its limit.
+///
+/// The kernel may be told to take pages that nobody has read for a while (DAMON, `memory.reclaim`), and does so
+/// in hosts with a limit as anywhere. A host that was at its limit since the probes began may have lost pages
+/// to either: of that nothing is said.
+pub(super) fn taken_by_others(samples: &Samples, window: &Step) -> Option<String> {
+    let again = window.per_second(memory(window)?.refaults?)?;
+    let hits = memory(&samples.whole()?)?.limit_hits?;
+    (hits == 0 && again > REFAULTS_PER_S).then(|| {
+        format!(
+            "{again:.1} pages a second were taken from the host's memory and read again (limit \
+             {REFAULTS_PER_S}), but the host never came to its limit: somebody else took them; \
+             `fathometer doctor` tells whether the kernel does"
+        )
+    })
+}
+
+fn memory(step: &Step) -> Option<&MemoryUsage> {
+    Some(&step.change.groups.first()?.as_ref()?.memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fathometer_model::Instant;
+    use fathometer_sys::cgroup::Usage;
+    use fathometer_sys::probe::Sample;
+
+    use super::*;
+
+    /// Readings at seconds 0, 1, 2, … of how often the limit stood in the way, and of pages read again.
+    fn samples(readings: &[(u64, u64)]) -> Samples {
+        let reading = |(second, &(hits, refaults)): (u64, &(u64, u64))| {
+            let mut usage = Usage::default();
+            usage.memory.limit_hits = Some(hits);
+            usage.memory.refaults = Some(refaults);
+            Sample {
+                at: Instant::ZERO + Duration::from_secs(second),
+                groups: vec![Some(usage)],
+                ..Sample::default()
+            }
+        };
+        Samples {
+            readings: (0..).zip(readings).map(reading).collect(),
+            ..Samples::default()
+        }
+    }
+
+    /// The judgement of the window from the second reading to the last.
+    fn judged(readings: &[(u64, u64)]) -> Option<String> {
+        let samples = samples(readings);
+        let at = |index: usize| samples.readings[index].at;
+        let window = samples.between(at(1), at(readings.len() - 1)).unwrap();
+        taken_by_others(&samples, &window)
+    }
+
+    #[test]
+    fn what_is_read_again_below_the_limit_was_taken_by_others() {
+        let reason = judged(&[(7, 5), (7, 100), (7, 102), (7, 105)]).unwrap();
+        assert!(reason.starts_with("2.5 pages a second"), "{reason}");
+        // Before the window it does not count, and a page a second is nothing.
+        assert_eq!(judged(&[(7, 5), (7, 100), (7, 100), (7, 102)]), None);
+    }
+
+    #[test]
+    fn what_is_read_again_after_the_limit_was_met_may_be_its_work() {
+        // In the window, or before: the host's processes may have given memory back since.
+        assert_eq!(judged(&[(7, 5), (7, 100), (8, 150), (8, 200)]), None);
+        assert_eq!(judged(&[(7, 5), (9, 100), (9, 150), (9, 200)]), None);
+    }
+
+    #[test]
+    fn without_an_account_nothing_is_said() {
+        let mut samples = samples(&[(0, 0), (0, 100)]);
+        for reading in &mut samples.readings {
+            reading.groups[0].as_mut().unwrap().memory.limit_hits = None;
+        }
+        let window = samples.whole().unwrap();
+        assert_eq!(taken_by_others(&samples, &window), None);
+    }
+}
