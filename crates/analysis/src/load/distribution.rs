@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::buckets::{self, Buckets};
+
 /// A distribution of times: a histogram of nanoseconds with three significant digits, beside the
 /// exact count, sum, extremes and sum of squares.
 #[derive(Debug, Clone)]
 pub struct Distribution {
-    histogram: Histogram<u64>,
+    buckets: Buckets,
     sum: u128,
     squares: f64,
     least: u64,
@@ -17,17 +19,12 @@ pub struct Distribution {
 
 impl Distribution {
     /// Significant decimal digits of a quantile: its relative error is below 10^-3.
-    pub const DIGITS: u8 = 3;
-
-    /// The least room that a histogram can have, in nanoseconds.
-    const LEAST_ROOM: u64 = 2;
+    pub const DIGITS: u8 = buckets::DIGITS;
 
     /// Nothing recorded.
     pub fn new() -> Distribution {
-        let mut histogram = Histogram::new(Distribution::DIGITS).expect("3 digits are allowed");
-        histogram.auto(true);
         Distribution {
-            histogram,
+            buckets: Buckets::default(),
             sum: 0,
             squares: 0.0,
             least: u64::MAX,
@@ -39,12 +36,8 @@ impl Distribution {
     /// recorded, up to that, takes no further memory. A longer time is recorded as well, and makes
     /// the histogram grow.
     pub fn with_room(longest: Duration) -> Distribution {
-        let most = whole_nanos(longest).max(Distribution::LEAST_ROOM);
-        let mut histogram =
-            Histogram::new_with_max(most, Distribution::DIGITS).expect("3 digits are allowed");
-        histogram.auto(true);
         let mut distribution = Distribution {
-            histogram,
+            buckets: Buckets::with_room(whole_nanos(longest)),
             ..Distribution::new()
         };
         // The system makes fresh zeros when they are first written to, and a compiler that knows them
@@ -56,13 +49,13 @@ impl Distribution {
     /// Forgets all that was recorded, and keeps the memory.
     pub fn clear(&mut self) {
         let Distribution {
-            histogram,
+            buckets,
             sum,
             squares,
             least,
             greatest,
         } = self;
-        histogram.reset();
+        buckets.clear();
         *sum = 0;
         *squares = 0.0;
         *least = u64::MAX;
@@ -71,22 +64,25 @@ impl Distribution {
 
     /// Records one time.
     pub fn record(&mut self, time: Duration) {
-        let nanos = whole_nanos(time);
-        // `saturating_record` would not let it grow.
-        self.histogram
-            .record(nanos)
-            .expect("an automatic histogram grows to any value");
+        self.record_nanos(whole_nanos(time));
+    }
+
+    /// Records one time, in nanoseconds.
+    #[inline]
+    pub fn record_nanos(&mut self, nanos: u64) {
+        // No time is longer than half of what the number holds, and a signed number is the quicker to convert.
+        let nanos = nanos.min(LONGEST);
+        self.buckets.count(nanos);
         self.sum += u128::from(nanos);
-        self.squares += nanos as f64 * nanos as f64;
+        let float = nanos as i64 as f64;
+        self.squares += float * float;
         self.least = self.least.min(nanos);
         self.greatest = self.greatest.max(nanos);
     }
 
     /// Adds what another has recorded.
     pub fn merge(&mut self, other: &Distribution) {
-        self.histogram
-            .add(&other.histogram)
-            .expect("an automatic histogram grows to any other");
+        self.buckets.add(&other.buckets);
         self.sum += other.sum;
         self.squares += other.squares;
         self.least = self.least.min(other.least);
@@ -95,7 +91,7 @@ impl Distribution {
 
     /// How many times were recorded.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.buckets.total()
     }
 
     /// Whether none was.
@@ -136,7 +132,7 @@ impl Distribution {
     /// The smallest value that at least the fraction `quantile` (0 to 1) of them does not exceed, to
     /// three digits.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
-        let nanos = self.histogram.value_at_quantile(quantile);
+        let nanos = self.buckets.quantile(quantile);
         (!self.is_empty()).then(|| Duration::from_nanos(nanos.clamp(self.least, self.greatest)))
     }
 
@@ -145,12 +141,23 @@ impl Distribution {
         let (mean, deviation) = (self.mean()?, self.standard_deviation()?);
         let low = mean.saturating_sub(deviation).as_nanos() as u64;
         let high = (mean + deviation).as_nanos() as u64;
-        Some(self.histogram.count_between(low, high) as f64 / self.count() as f64)
+        Some(self.buckets.between(low, high) as f64 / self.count() as f64)
     }
 
-    /// The histogram, in nanoseconds.
-    pub fn histogram(&self) -> &Histogram<u64> {
-        &self.histogram
+    /// How many times were not longer than this one, to three digits.
+    pub fn count_up_to(&self, time: Duration) -> u64 {
+        self.buckets.between(0, whole_nanos(time))
+    }
+
+    /// What was recorded, in nanoseconds to three digits: the longest of the times that are not told apart, and
+    /// how many they were, from the shortest to the longest.
+    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.buckets.recorded()
+    }
+
+    /// A histogram of it, in nanoseconds.
+    pub fn histogram(&self) -> Histogram<u64> {
+        self.buckets.histogram()
     }
 }
 
@@ -160,9 +167,12 @@ impl Default for Distribution {
     }
 }
 
-/// A time that a histogram can hold: of an unbelievable one, the longest.
+/// The longest time, in nanoseconds: what is longer is not to be believed.
+const LONGEST: u64 = u64::MAX / 2;
+
+/// A time that can be counted.
 fn whole_nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2)
+    u64::try_from(time.as_nanos()).map_or(LONGEST, |nanos| nanos.min(LONGEST))
 }
 
 #[cfg(test)]

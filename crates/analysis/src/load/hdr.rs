@@ -58,7 +58,7 @@ pub fn write(result: &LoadResult, out: &mut impl Write) -> io::Result<()> {
             continue;
         }
         let tag = Tag::new(name);
-        log.write_histogram(times.histogram(), start, result.measured.duration, tag)
+        log.write_histogram(&times.histogram(), start, result.measured.duration, tag)
             .map_err(|error| match error {
                 IntervalLogWriterError::IoError(error) => error,
                 other => io::Error::other(other.to_string()),

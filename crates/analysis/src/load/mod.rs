@@ -24,6 +24,7 @@
 //! - [`findings`]: what stands out, in sentences
 //! - [`Slo`]: promises, and whether they were kept
 
+mod buckets;
 pub mod csv;
 mod distribution;
 mod failures;

@@ -378,11 +378,11 @@ impl Exposition {
         let bucket = format!("{name}_bucket");
         for bound in BOUNDS {
             let seconds: f64 = bound.parse().expect("bounds are numbers");
-            let nanos = Duration::from_secs_f64(seconds).as_nanos() as u64;
+            let time = Duration::from_secs_f64(seconds);
             let count = match times.max() {
                 // The extremes are exact where the histogram is not.
-                Some(max) if max.as_nanos() as u64 <= nanos => times.count(),
-                _ => times.histogram().count_between(0, nanos),
+                Some(max) if max <= time => times.count(),
+                _ => times.count_up_to(time),
             };
             self.sample(&bucket, &[("phase", phase), ("le", bound)], count);
         }

@@ -92,11 +92,9 @@ fn the_histogram_log_holds_the_histograms() {
             "uncorrected"
         ]
     );
-    assert_eq!(
-        &found["corrected"],
-        result.measured.latency.corrected.histogram()
-    );
-    assert_eq!(&found["queue"], result.measured.latency.queue.histogram());
+    let latency = &result.measured.latency;
+    assert_eq!(found["corrected"], latency.corrected.histogram());
+    assert_eq!(found["queue"], latency.queue.histogram());
 }
 
 #[test]

@@ -332,21 +332,21 @@ impl Tally {
         } = self;
         for sample in samples.iter() {
             let latency = &mut windows[usize::from(sample.window)].latency;
-            let [one, two, three, four] = sample.times.map(nanos);
+            let [one, two, three, four] = sample.times;
             match sample.kind {
                 Kind::Sent => {
-                    latency.queue.record(one);
-                    latency.send_lag.record(two);
-                    part.send_lag.record(two);
+                    latency.queue.record_nanos(one);
+                    latency.send_lag.record_nanos(two);
+                    part.send_lag.record_nanos(two);
                 }
                 Kind::Completed => {
-                    latency.corrected.record(one);
-                    part.latency.record(one);
-                    latency.uncorrected.record(two);
-                    latency.first_byte.record(three);
-                    latency.transfer.record(four);
+                    latency.corrected.record_nanos(one);
+                    part.latency.record_nanos(one);
+                    latency.uncorrected.record_nanos(two);
+                    latency.first_byte.record_nanos(three);
+                    latency.transfer.record_nanos(four);
                 }
-                Kind::Page => latency.page.record(one),
+                Kind::Page => latency.page.record_nanos(one),
             }
         }
         samples.clear();

@@ -396,9 +396,9 @@ impl Sketches {
 
     fn add_to_last(&mut self, latency: &Distribution) {
         let begin = self.0.len() - CLASSES;
-        for value in latency.histogram().iter_recorded() {
-            let count = &mut self.0[begin + class(value.value_iterated_to())];
-            let more = u32::try_from(value.count_since_last_iteration()).unwrap_or(u32::MAX);
+        for (nanos, times) in latency.recorded() {
+            let count = &mut self.0[begin + class(nanos)];
+            let more = u32::try_from(times).unwrap_or(u32::MAX);
             *count = count.saturating_add(more);
         }
     }

@@ -1,0 +1,220 @@
+//! Counts of whole numbers by size, in HdrHistogram's buckets of three significant digits.
+//!
+//! A load generator counts some ten times for every exchange, so that counting must cost next to nothing:
+//! here it is a shift, an addition and a place in a vector. Files and whoever reads them get the same counts as
+//! a [`Histogram`], whose buckets these are. Up to [`BUCKETS`] each number has a bucket of its own; then
+//! half as many make an octave, each twice as wide as in the octave before.
+
+use hdrhistogram::Histogram;
+
+/// Significant decimal digits of a number that was counted.
+pub(super) const DIGITS: u8 = 3;
+
+/// Buckets of the smallest numbers, each one wide: the power of two that holds two times 10^[`DIGITS`], as
+/// HdrHistogram has it. It is two to the power of [`LOG_BUCKETS`].
+const BUCKETS: u64 = 1 << LOG_BUCKETS;
+const LOG_BUCKETS: u32 = 11;
+
+/// Buckets of each octave.
+const OCTAVE: usize = BUCKETS as usize / 2;
+
+/// How often each size was counted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Buckets {
+    /// Whole octaves.
+    counts: Vec<u64>,
+    total: u64,
+}
+
+impl Buckets {
+    /// Room for numbers up to `most`; larger ones make room for themselves.
+    pub(super) fn with_room(most: u64) -> Buckets {
+        Buckets {
+            counts: vec![0; room_for(most)],
+            total: 0,
+        }
+    }
+
+    /// Forgets all counts, and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.counts.fill(0);
+        self.total = 0;
+    }
+
+    /// How many were counted.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Counts a number.
+    #[inline]
+    pub(super) fn count(&mut self, number: u64) {
+        self.total += 1;
+        match self.counts.get_mut(place_of(number)) {
+            Some(count) => *count += 1,
+            None => self.grow_and_count(number),
+        }
+    }
+
+    #[cold]
+    fn grow_and_count(&mut self, number: u64) {
+        self.counts.resize(room_for(number), 0);
+        self.counts[place_of(number)] += 1;
+    }
+
+    /// Adds the counts of another.
+    pub(super) fn add(&mut self, other: &Buckets) {
+        let used = other.used();
+        if self.counts.len() < used {
+            self.counts.resize(used.next_multiple_of(OCTAVE), 0);
+        }
+        for (to, from) in self.counts.iter_mut().zip(&other.counts) {
+            *to += from;
+        }
+        self.total += other.total;
+    }
+
+    /// Buckets up to the last one that is not empty.
+    fn used(&self) -> usize {
+        let last = self.counts.iter().rposition(|&count| count > 0);
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// The largest number of the bucket in which the fraction `quantile` (0 to 1) of all that was counted is
+    /// reached; the smallest of the first one for the fraction 0. Zero when nothing was counted.
+    pub(super) fn quantile(&self, quantile: f64) -> u64 {
+        let wanted = (quantile.min(1.0) * self.total as f64).ceil() as u64;
+        let mut reached = 0;
+        let place = self.counts.iter().position(|&count| {
+            reached += count;
+            reached >= wanted.max(1)
+        });
+        match place {
+            None => 0,
+            Some(place) if quantile == 0.0 => least_of(place),
+            Some(place) => most_of(place),
+        }
+    }
+
+    /// How many numbers lie in the buckets of `low`, of `high` and between them.
+    pub(super) fn between(&self, low: u64, high: u64) -> u64 {
+        let end = self.counts.len().min(place_of(high) + 1);
+        let counts = self.counts.get(place_of(low)..end).unwrap_or_default();
+        counts.iter().sum()
+    }
+
+    /// The buckets that are not empty: the largest number of each, and its count.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.counts.iter().copied().enumerate();
+        counts
+            .filter(|&(_, count)| count > 0)
+            .map(|(place, count)| (most_of(place), count))
+    }
+
+    /// The same as a histogram.
+    pub(super) fn histogram(&self) -> Histogram<u64> {
+        let mut histogram = Histogram::new(DIGITS).expect("3 digits are allowed");
+        histogram.auto(true);
+        for (number, count) in self.recorded() {
+            histogram
+                .record_n(number, count)
+                .expect("an automatic histogram grows to any value");
+        }
+        histogram
+    }
+}
+
+/// The place of a number's bucket.
+#[inline]
+fn place_of(number: u64) -> usize {
+    let octave = (number | (BUCKETS - 1)).ilog2() + 1 - LOG_BUCKETS;
+    octave as usize * OCTAVE + (number >> octave) as usize
+}
+
+/// Buckets of all octaves up to a number's.
+fn room_for(number: u64) -> usize {
+    (place_of(number) + 1).next_multiple_of(OCTAVE)
+}
+
+/// The smallest number of a bucket.
+fn least_of(place: usize) -> u64 {
+    let octave = octave_of(place);
+    ((place - octave as usize * OCTAVE) as u64) << octave
+}
+
+/// The largest number of a bucket.
+fn most_of(place: usize) -> u64 {
+    least_of(place) + ((1 << octave_of(place)) - 1)
+}
+
+/// Which power of two is the width of a bucket.
+fn octave_of(place: usize) -> u32 {
+    (place / OCTAVE).saturating_sub(1) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers about every edge between two buckets' widths, and others.
+    fn numbers() -> impl Iterator<Item = u64> {
+        let edges = (0..63).flat_map(|power| {
+            let edge = 1u64 << power;
+            [edge - 1, edge, edge + 1, edge + edge / 3]
+        });
+        edges.chain([0, 999, 2047, 2048, 2049, 123_456_789, u64::MAX / 2])
+    }
+
+    #[test]
+    fn buckets_are_those_of_a_histogram_of_three_digits() {
+        let mut histogram = Histogram::<u64>::new(DIGITS).unwrap();
+        histogram.auto(true);
+        let mut buckets = Buckets::with_room(5);
+        for number in numbers() {
+            histogram.record(number).unwrap();
+            buckets.count(number);
+            let place = place_of(number);
+            assert_eq!(least_of(place), histogram.lowest_equivalent(number));
+            assert_eq!(most_of(place), histogram.highest_equivalent(number));
+        }
+        assert_eq!(buckets.histogram(), histogram);
+        assert_eq!(buckets.total(), histogram.len());
+        let recorded = histogram.iter_recorded();
+        let recorded = recorded.map(|v| (v.value_iterated_to(), v.count_at_value()));
+        assert!(buckets.recorded().eq(recorded));
+        for per_mille in 0..=1000 {
+            let quantile = f64::from(per_mille) / 1000.0;
+            let expected = histogram.value_at_quantile(quantile);
+            assert_eq!(buckets.quantile(quantile), expected, "{quantile}");
+        }
+        for low in numbers() {
+            for high in numbers().filter(|&high| high >= low) {
+                let expected = histogram.count_between(low, high);
+                assert_eq!(buckets.between(low, high), expected, "{low} to {high}");
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_room_as_far_as_was_asked_and_more_when_it_is_needed() {
+        let mut small = Buckets::with_room(1_000_000);
+        let room = small.counts.len();
+        for number in 0..=1_000_000 {
+            small.count(number);
+        }
+        assert_eq!(small.counts.len(), room);
+        let mut large = small.clone();
+        large.count(u64::MAX);
+        assert!(large.counts.len() > room);
+        small.add(&large);
+        assert_eq!(small.total(), 2_000_003);
+        assert_eq!(small.quantile(1.0), u64::MAX);
+        // What is not counted needs no room.
+        large.clear();
+        large.count(7);
+        let mut small = Buckets::with_room(1);
+        small.add(&large);
+        assert_eq!(small.counts.len(), OCTAVE);
+        assert_eq!(small.between(8, u64::MAX), 0);
+    }
+}
