@@ -56,7 +56,15 @@ impl Worker<'_> {
             self.drive(place);
             return self.make_dirty(place);
         }
-        while let Some(event) = self.slots[place as usize].machine.poll(&mut input, instant) {
+        loop {
+            let slot = &mut self.slots[place as usize];
+            if let Some(end) = slot.machine.poll_whole(&mut input, instant) {
+                self.begins_and_ends(place, end);
+                continue;
+            }
+            let Some(event) = slot.machine.poll(&mut input, instant) else {
+                break;
+            };
             self.deal_with(place, event);
         }
         let machine = &self.slots[place as usize].machine;
@@ -64,6 +72,20 @@ impl Worker<'_> {
         if machine.multiplexes() && !machine.transmit().is_empty() {
             self.make_dirty(place);
         }
+    }
+
+    /// Deals with the end of a response that a machine has told nothing else of.
+    fn begins_and_ends(&mut self, place: u32, end: Event<'_>) {
+        let now = self.now;
+        let slot = &mut self.slots[place as usize];
+        let status = slot.machine.status();
+        if let Event::End { request, .. } = end
+            && let Some(exchange) = slot.exchange(request)
+        {
+            exchange.first_byte = now;
+            exchange.status = status;
+        }
+        self.deal_with(place, end);
     }
 
     /// Deals with what a machine reports.

@@ -183,6 +183,19 @@ impl Machine {
         }
     }
 
+    /// Takes a whole response off the front of `input` in one step, where that is possible, and returns its
+    /// end.
+    pub(super) fn poll_whole<'i>(
+        &mut self,
+        input: &mut &'i [u8],
+        now: Instant,
+    ) -> Option<Event<'i>> {
+        match self {
+            Machine::Stream(connection) => connection.poll_whole(input, now),
+            Machine::Quic(_) => None,
+        }
+    }
+
     /// Says that the server has ended its side.
     pub(super) fn handle_eof(&mut self, now: Instant) {
         if let Machine::Stream(connection) = self {

@@ -243,7 +243,9 @@ impl Slot {
 
     /// Takes the exchange of a request, which has ended.
     pub(super) fn take(&mut self, request: RequestId) -> Option<Exchange> {
-        let place = self.place_of(request)?;
-        self.exchanges.remove(place)
+        match self.place_of(request)? {
+            0 => self.exchanges.pop_front(),
+            place => self.exchanges.remove(place),
+        }
     }
 }

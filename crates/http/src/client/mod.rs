@@ -223,6 +223,19 @@ impl Connection {
         }
     }
 
+    /// Takes a whole response off the front of `input` in one step, for who does not want its content, and
+    /// returns its [`Event::End`]. `None`: nothing was read, and [`poll`](Self::poll) says what there is.
+    ///
+    /// HTTP/1.x sees this for a response whose head repeats the one before
+    /// ([`h1::client::Connection::poll_whole`]). In HTTP/2 a response is in pieces anyway.
+    #[inline]
+    pub fn poll_whole<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
+        match self {
+            Connection::Http1(connection) => connection.poll_whole(input, now).map(Event::from),
+            Connection::Http2(_) => None,
+        }
+    }
+
     /// Says that the server has ended its side of the connection. All octets before that must have
     /// been [`poll`](Self::poll)ed.
     pub fn handle_eof(&mut self, now: Instant) {

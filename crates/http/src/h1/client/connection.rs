@@ -139,11 +139,13 @@ impl Connection {
     }
 
     /// Whether the connection would take a request if the pipeline had room.
+    #[inline]
     pub fn accepts_requests(&self) -> bool {
         self.accepts && !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
     }
 
     /// Whether a request can be queued now.
+    #[inline]
     pub fn can_request(&self) -> bool {
         self.accepts_requests()
             && self.upload.is_none()
@@ -162,12 +164,14 @@ impl Connection {
 
     /// The first request of which no octet has been handed to the transport; the next one to be
     /// queued when there is none.
+    #[inline]
     pub fn first_unsent(&self) -> RequestId {
         RequestId(self.oldest.0.wrapping_add(self.begun as u32))
     }
 
     /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until
     /// the next head is read.
+    #[inline]
     pub fn head(&self) -> &ResponseHead {
         &self.head
     }
@@ -250,11 +254,13 @@ impl Connection {
     }
 
     /// Releases everything written so far.
+    #[inline]
     pub fn flush(&mut self) {
         self.output.released = self.output.bytes.len();
     }
 
     /// The octets that may be handed to the transport now.
+    #[inline]
     pub fn transmit(&self) -> &[u8] {
         match self.phase {
             Phase::Fail(_) | Phase::Closing { .. } | Phase::Closed(_) => &[],
@@ -392,6 +398,29 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Takes a whole response off the front of `input` in one step, where it is quickly seen that one is there:
+    /// its head is octet for octet the one before it and says how long the response is. Returns its
+    /// [`Event::End`]; its `Begin`, `Head` and `Content` are not told, its head is at [`head`](Self::head).
+    /// `None`: nothing was read, and [`poll`](Self::poll) says what there is.
+    pub fn poll_whole<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
+        let begins = matches!(self.phase, Phase::Head) && !self.answering && self.begun > 0;
+        if !begins || self.upload.is_some() {
+            return None;
+        }
+        let head = self.head.repeats(input)?;
+        let content = match self.head.framing(self.outstanding.front()?.head_method) {
+            Ok(Framing::Nothing) if self.head.status() >= 200 => 0,
+            Ok(Framing::Length(length)) if length <= self.config.limits.body.0 => length,
+            _ => return None,
+        };
+        *input = input[head..].get(usize::try_from(content).ok()?..)?;
+        self.active = now;
+        self.received.head.0 += head as u64;
+        self.received.body.0 += content;
+        self.received.content.0 += content;
+        Some(self.end(now))
     }
 
     /// Says that the server has ended its side of the connection. All octets before that must have

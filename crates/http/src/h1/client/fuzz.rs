@@ -7,18 +7,28 @@ use super::{Config, Connection, Content, Event, Limits, RequestId, RequestLine, 
 
 /// An entry point for fuzzing: requests chosen by the first octet, input cut where the second says,
 /// ended as the third says; the rest is what a server sends. Panics when whole, cut and
-/// octet-by-octet input are not understood alike, when an octet of content appears from nowhere, or
+/// octet-by-octet input are not understood alike, with responses taken in one step or not, when an octet of content appears from nowhere, or
 /// when the order of events is broken.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, cut, end], input)) = data.split_first_chunk::<3>() else {
         return;
     };
-    let whole = run(requests, &[input], end);
+    let whole = run(requests, &[input], end, Steps::Many);
     let cut = usize::from(cut).min(input.len());
-    assert_eq!(whole, run(requests, &[&input[..cut], &input[cut..]], end));
+    let cut = [&input[..cut], &input[cut..]];
+    assert_eq!(whole, run(requests, &cut, end, Steps::Many));
     let octets: Vec<&[u8]> = input.chunks(1).collect();
-    assert_eq!(whole, run(requests, &octets, end));
+    assert_eq!(whole, run(requests, &octets, end, Steps::Many));
+    assert_eq!(whole, run(requests, &[input], end, Steps::Few));
+    assert_eq!(whole, run(requests, &cut, end, Steps::Few));
     assert!(whole.content <= input.len());
+}
+
+/// Whether responses are taken in one step where that is possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Steps {
+    Many,
+    Few,
 }
 
 /// What became of all requests of one connection.
@@ -28,7 +38,7 @@ struct Log {
     content: usize,
 }
 
-fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
+fn run(requests: u8, pieces: &[&[u8]], end: u8, steps: Steps) -> Log {
     let now = Instant::ZERO;
     let limits = Limits {
         head: Bytes(400),
@@ -48,7 +58,7 @@ fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
     let mut log = Log::default();
     let mut judge = Judge::default();
     for piece in pieces {
-        drain(&mut connection, piece, now, &mut log, &mut judge);
+        drain(&mut connection, piece, steps, &mut log, &mut judge);
     }
     match end % 4 {
         0 => connection.handle_eof(now),
@@ -56,7 +66,7 @@ fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
         2 => connection.handle_timeout(now + std::time::Duration::from_secs(3600)),
         _ => connection.finish(),
     }
-    drain(&mut connection, &[], now, &mut log, &mut judge);
+    drain(&mut connection, &[], steps, &mut log, &mut judge);
     assert!(judge.closed || connection.close_reason().is_none());
     log
 }
@@ -101,64 +111,90 @@ struct Judge {
 fn drain(
     connection: &mut Connection,
     piece: &[u8],
-    now: Instant,
+    steps: Steps,
     log: &mut Log,
     judge: &mut Judge,
 ) {
+    let now = Instant::ZERO;
     let mut input = piece;
-    while let Some(event) = connection.poll(&mut input, now) {
-        assert!(!judge.closed, "an event after the close: {event:?}");
-        let current = RequestId(judge.next);
+    loop {
+        if steps == Steps::Few
+            && let Some(end) = connection.poll_whole(&mut input, now)
+        {
+            let Event::End {
+                request, received, ..
+            } = end
+            else {
+                panic!("something else than an end: {end:?}");
+            };
+            judge.hear(connection, Event::Begin { request }, log);
+            judge.hear(connection, Event::Head { request }, log);
+            log.content += received.content.0 as usize;
+            judge.hear(connection, end, log);
+            continue;
+        }
+        let Some(event) = connection.poll(&mut input, now) else {
+            break;
+        };
+        judge.hear(connection, event, log);
+    }
+    assert!(input.is_empty());
+}
+
+impl Judge {
+    fn hear(&mut self, connection: &Connection, event: Event<'_>, log: &mut Log) {
+        assert!(!self.closed, "an event after the close: {event:?}");
+        let current = RequestId(self.next);
         match event {
             Event::Begin { request } => {
-                assert!(request == current && !judge.begun);
-                judge.begun = true;
+                assert!(request == current && !self.begun);
+                self.begun = true;
             }
             Event::Interim { request, .. } | Event::SendContent { request } => {
-                assert!(request >= current && !(judge.head && request == current));
+                assert!(request >= current && !(self.head && request == current));
             }
             Event::Head { request } => {
-                assert!(request == current && judge.begun && !judge.head);
-                judge.head = true;
+                assert!(request == current && self.begun && !self.head);
+                self.head = true;
                 let content_type = connection.head().field("content-type");
                 let boundary = content_type.and_then(boundary);
-                judge.parts = boundary.map(|boundary| Parts::new(boundary, &Limits::default()));
+                self.parts = boundary.map(|boundary| Parts::new(boundary, &Limits::default()));
                 let fields = connection.head().fields().count();
                 log.lines.push(format!("{fields} fields"));
             }
             Event::Content { request, bytes } => {
-                assert!(request == current && judge.head && !bytes.is_empty());
+                assert!(request == current && self.head && !bytes.is_empty());
                 log.content += bytes.len();
                 let mut bytes = bytes;
-                if let Some(parts) = &mut judge.parts {
+                if let Some(parts) = &mut self.parts {
                     while let Ok(Some(_)) = parts.read(&mut bytes) {}
                 }
-                continue;
+                return;
             }
             Event::End { request, .. } => {
-                assert!(request == current && judge.head);
-                judge.next += 1;
-                (judge.begun, judge.head) = (false, false);
+                assert!(request == current && self.head);
+                self.next += 1;
+                (self.begun, self.head) = (false, false);
             }
             Event::Failed {
                 request,
                 failure,
                 received,
             } => {
-                assert!(request == current && judge.begun);
-                judge.next += 1;
-                (judge.begun, judge.head) = (false, false);
+                assert!(request == current && self.begun);
+                self.next += 1;
+                (self.begun, self.head) = (false, false);
                 // How much of a broken head or chunk was looked at depends on the split.
                 let content = received.content;
                 log.lines.push(format!("{request:?} {failure:?} {content}"));
-                continue;
+                return;
             }
             Event::Unanswered { request, .. } => {
-                assert!(request == current && !judge.begun);
-                judge.next += 1;
+                assert!(request == current && !self.begun);
+                self.next += 1;
             }
             Event::Closed { reason } => {
-                judge.closed = true;
+                self.closed = true;
                 assert_ne!(reason, CloseReason::Open);
                 assert_eq!(connection.outstanding(), 0);
                 assert!(connection.transmit().is_empty());
@@ -167,5 +203,4 @@ fn drain(
         }
         log.lines.push(format!("{event:?}"));
     }
-    assert!(input.is_empty());
 }

@@ -16,7 +16,8 @@
 //!   [`handle_timeout`](Connection::handle_timeout);
 //! - [`poll`](Connection::poll), which reads octets and is the only source of events. Call it with
 //!   what was read, and with nothing after every method of the third kind, until it returns
-//!   `None`; then look at `transmit` and `poll_timeout` again.
+//!   `None`; then look at `transmit` and `poll_timeout` again. Who does not want content may ask
+//!   [`poll_whole`](Connection::poll_whole) first, each time.
 //!
 //! Invariants: any split of the input gives the same events (contents joined); no octet leaves that
 //! was not released, because *when a client flushes* is what is being measured; every request ends

@@ -177,6 +177,45 @@ fn every_framing_ends_where_it_should() {
 }
 
 #[test]
+fn a_response_that_repeats_the_head_before_it_is_taken_in_one_step() {
+    let mut connection = asked(Version::Http11, &["GET", "GET", "HEAD", "GET", "GET"]);
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+    let (head, _) = response.split_at(response.len() - 2);
+    let ended = |request, content| {
+        Some(Event::End {
+            request: RequestId(request),
+            received: Received {
+                head: Bytes(head.len() as u64),
+                body: Bytes(content),
+                content: Bytes(content),
+            },
+            persists: true,
+        })
+    };
+    // No head came before this one.
+    let mut rest = &response[..];
+    assert_eq!(connection.poll_whole(&mut rest, NOW), None);
+    assert_eq!(poll(&mut connection, rest), "0<200 =hi 0.");
+    // What is behind it is left: the answer to HEAD, and a part of another.
+    let several = [&response[..], head, &response[..20]].concat();
+    let left = several.len() - response.len();
+    rest = &several;
+    assert_eq!(connection.poll_whole(&mut rest, NOW), ended(1, 2));
+    assert_eq!(rest.len(), left);
+    assert_eq!(connection.poll_whole(&mut rest, NOW), ended(2, 0));
+    assert_eq!(connection.poll_whole(&mut rest, NOW), None);
+    assert_eq!(poll(&mut connection, rest), "");
+    assert_eq!(connection.poll_whole(&mut &response[20..], NOW), None);
+    assert_eq!(poll(&mut connection, &response[20..]), "3<200 =hi 3.");
+    // Another head, and an end that nothing comes after.
+    let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+    assert_eq!(connection.poll_whole(&mut &last[..], NOW), None);
+    let text = poll(&mut connection, last);
+    assert_eq!(text, "4<200 =hi 4! closed:ServerAsked");
+    assert_eq!(connection.poll_whole(&mut &last[..], NOW), None);
+}
+
+#[test]
 fn octets_are_counted_with_and_without_coding() {
     let mut connection = asked(Version::Http11, &["GET"]);
     let head =
