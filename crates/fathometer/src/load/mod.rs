@@ -110,7 +110,7 @@ use crate::quic::UdpOffload;
 pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest rest of a closed loop, if nothing else is said.
-pub const LONGEST_REST: Duration = Duration::from_micros(50);
+pub const LONGEST_REST: Duration = Duration::from_micros(100);
 
 /// The most intervals a timeline has: beyond, neighbours are merged.
 pub const MOST_INTERVALS: usize = 1024;

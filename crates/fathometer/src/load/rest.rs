@@ -8,7 +8,9 @@
 //! The price is that a response is noticed later by up to the length of the rest (and by what the system takes to
 //! wake a thread, as after any sleep). So a rest is never longer than [`SHARE`] of the mean latency, nor than the
 //! limit that the options set; and where fewer than [`WORTH`] responses are to be expected in it there is none.
-//! An open loop, whose requests are due at planned instants, never rests.
+//! What a response waits here is not added where the server is the one that is busy: the next request would have
+//! waited there instead, and the mean latency is the number of users divided by the throughput, whatever waits
+//! where. An open loop, whose requests are due at planned instants, never rests.
 
 /// The part of the mean latency that a rest may take, as its divisor.
 const SHARE: u64 = 16;

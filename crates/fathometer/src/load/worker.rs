@@ -221,8 +221,12 @@ impl<'a> Worker<'a> {
             ready = self.poller.wait(Some(Duration::ZERO))?;
             if ready == 0 {
                 self.poller.rest(nanos(rest));
-                self.tick();
-                wait = self.time_until(wake, is_planned);
+                // Hardly ever has nothing come, and only then the time has to be known.
+                ready = self.poller.wait(Some(Duration::ZERO))?;
+                if ready == 0 {
+                    self.tick();
+                    wait = self.time_until(wake, is_planned);
+                }
             }
         }
         if ready == 0 {

@@ -134,7 +134,7 @@ pub struct LoadArguments {
     spin: Duration,
     /// Let a closed loop that is faster than its server rest for so long at most, and for no more than a
     /// sixteenth of the mean latency, so that responses come together; 0s: be woken by each
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "100us")]
     rest: Duration,
     /// Close each connection after so many requests
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
