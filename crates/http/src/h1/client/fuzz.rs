@@ -6,9 +6,9 @@ use super::byteranges::{Parts, boundary};
 use super::{Config, Connection, Content, Event, Limits, RequestId, RequestLine, Version};
 
 /// An entry point for fuzzing: requests chosen by the first octet, input cut where the second says,
-/// ended as the third says; the rest is what a server sends. Panics when whole, cut and
-/// octet-by-octet input are not understood alike, with responses taken in one step or not, when an octet of content appears from nowhere, or
-/// when the order of events is broken.
+/// ended as the third says; the rest is what a server sends. Panics when whole, cut and octet-by-octet input
+/// are not understood alike, with responses taken in one step or not, when an octet of content appears
+/// from nowhere, or when the order of events is broken.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, cut, end], input)) = data.split_first_chunk::<3>() else {
         return;
