@@ -187,6 +187,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
             assert!(run.join(&record.folder).join(file).exists(), "{file}");
         }
     }
+    the_whole_site_is_in_memory(folder.path(), [old, new]);
     // A connection for every exchange, and one for a session.
     assert!(old.metrics["packets_syn"] > new.metrics["packets_syn"]);
     assert!(
@@ -203,6 +204,41 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     connections_of_quic(of("quic", "h3"));
     let offloaded = |level: &str| &with("quic", "udp_offload", level).metrics;
     datagrams_of_quic(offloaded("on"), offloaded("off"));
+}
+
+/// Where memory is limited, the server has been asked for every file before, and what fits is still there.
+fn the_whole_site_is_in_memory(folder: &Path, records: [&ReplicateRecord; 2]) {
+    // Files of a file system that is in memory are in no page cache.
+    const TMPFS: i64 = 0x0102_1994;
+    let temporary = std::env::temp_dir();
+    if rustix::fs::statfs(&temporary).unwrap().f_type == TMPFS {
+        return eprintln!("SKIPPED: {} is in memory", temporary.display());
+    }
+    let site = folder.join("site");
+    let made = Command::new(env!("CARGO_BIN_EXE_fathometer"))
+        .args(["site", "surge:files=50,requests=20000"])
+        .arg(&site)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let octets = octets_below(&site);
+    for record in records {
+        let cached = 1e3 * record.metrics["page_cache_kB"];
+        assert!(cached >= octets as f64, "{cached} of {octets}");
+        let metrics = &record.metrics;
+        assert!(metrics["memory_host_kB"] >= metrics["memory_unbacked_kB"]);
+        assert!(metrics["memory_unbacked_kB"] >= metrics["memory_anonymous_kB"]);
+    }
+}
+
+fn octets_below(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| match entry.metadata().unwrap() {
+            metadata if metadata.is_dir() => octets_below(&entry.path()),
+            metadata => metadata.len(),
+        })
+        .sum()
 }
 
 /// Each has its own figures; what the host and the wire did is of both.
