@@ -1,5 +1,6 @@
 //! Studies of pages.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,6 +52,58 @@ fn a_killed_run_leaves_no_process_and_the_next_run_tidies_up() {
         .ended_within(AT_LAST)
         .assert_measured();
     assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_where_it_was() {
+    if !possible("a_run_that_was_killed_goes_on_where_it_was") {
+        return;
+    }
+    let cells = [
+        "block=main",
+        "path=lan",
+        "server=embedded-apache",
+        "visit=first",
+        "era=today",
+    ];
+    let place = Place::new();
+    let run = place.run();
+    let records = || fs::read_to_string(run.join("replicates.ndjson")).unwrap();
+    let mut running = place.study("nielsen97", &cells, &run);
+    wait_until("a replicate is written down", || {
+        running.assert_alive();
+        measured(&run)
+    });
+    running.signal(Signal::KILL);
+    assert_eq!(running.ended().code, None);
+    let before = records();
+    // The last line may not have been whole.
+    let before = &before[..=before.rfind('\n').unwrap()];
+
+    let mut arguments = vec!["study", "nielsen97", "--quiet", "--resume"];
+    arguments.extend(["--output", run.to_str().unwrap()]);
+    arguments.extend(cells.iter().flat_map(|level| ["--only", level]));
+    let mut resumed = place.fathometer(&arguments);
+    resumed.ended_within(AT_LAST).assert_measured();
+    let after = records();
+    assert!(after.starts_with(before), "{before}{after}");
+    assert!(after.len() > before.len(), "nothing was left to do");
+    // All are there, and none that was valid was made again.
+    let info = fs::read_to_string(run.join("run.json")).unwrap();
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    let mut valid = BTreeMap::new();
+    for line in after.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let reasons = record["validity"]["reasons"].as_array().unwrap();
+        // What was invalid is made again beside it.
+        let folder = record["folder"].as_str().unwrap();
+        let folder = folder.split("-again").next().unwrap().to_owned();
+        let earlier = valid.insert(folder, reasons.is_empty());
+        assert_ne!(earlier, Some(true), "{line}");
+    }
+    assert_eq!(info["replicates_planned"], valid.len());
+    assert_eq!(place.processes(), Vec::<String>::new());
+    place.assert_report();
 }
 
 #[test]
