@@ -182,13 +182,15 @@ fn clocked_out(
     let text = format!("rate = \"{rate}bit/s\"\nframing = \"{name}\"\npropagation = \"5ms\"");
     let lab = lab(&profile(&text), &captured(1, &file));
     let client = udp(&lab, Side::Client, 4);
-    let _server = udp(&lab, Side::Server, 4);
+    let server = udp(&lab, Side::Server, 4);
     // 28 octets are IPv4 and UDP headers.
-    let payload = vec![0; length as usize - 28];
+    let mut payload = vec![0; length as usize - 28];
     for _ in 0..count {
         client.send(&payload).unwrap();
     }
-    lab.settle(Duration::from_millis(20), Duration::from_secs(10));
+    // Until the path has begun, it looks as if nothing were under way.
+    server.recv(&mut payload).unwrap();
+    lab.settle(Duration::from_millis(200), Duration::from_secs(30));
     let (certificate, _) = lab.stop();
     let (received, sent): (Vec<Seen>, Vec<Seen>) = read_capture(&file)
         .into_iter()
@@ -357,7 +359,7 @@ fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, 
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    lab.settle(Duration::from_millis(20), Duration::from_secs(1));
+    lab.settle(Duration::from_millis(200), Duration::from_secs(10));
     // One of these gets through; then the receiver is gone, and the kernel says so to the rest.
     for _ in 0..100 {
         let _ = client.send(&u32::MAX.to_be_bytes());
