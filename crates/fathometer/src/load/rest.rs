@@ -6,32 +6,60 @@
 //! time, in which several responses come, and deals with them together.
 //!
 //! The price is that a response is noticed later by up to the length of the rest (and by what the system takes to
-//! wake a thread, as after any sleep). So a rest is never longer than [`SHARE`] of the mean latency, nor than the
-//! limit that the options set; and where fewer than [`WORTH`] responses are to be expected in it there is none.
-//! What a response waits here is not added where the server is the one that is busy: the next request would have
-//! waited there instead, and the mean latency is the number of users divided by the throughput, whatever waits
-//! where. An open loop, whose requests are due at planned instants, never rests.
+//! wake a thread, as after any sleep). Where the server is the one that is busy, nobody pays it: the next request
+//! would have waited there instead, and the mean latency is the number of users divided by the throughput,
+//! whatever waits where. Where the server (or the path) only takes its time, every response would be told later
+//! than it came. Which of the two it is cannot be seen, but it can be tried: a part of the time goes without
+//! rests, and the mean latencies of neighbouring periods are compared by Little's law, what waits here unnoticed
+//! counted in. Rests that make it longer by more than [`HARM`] are
+//! given up, and tried again now and then.
+//!
+//! A rest is never longer than [`SHARE`] of the mean latency, nor than the limit that the options set; and where
+//! fewer than [`WORTH`] responses are to be expected in it there is none. An open loop, whose requests are due at
+//! planned instants, never rests.
+
+use std::collections::VecDeque;
 
 /// The part of the mean latency that a rest may take, as its divisor.
-const SHARE: u64 = 16;
+const SHARE: u64 = 2;
 
 /// Responses that make a rest worth its while.
 const WORTH: u64 = 2;
 
-/// How long responses are counted to learn their pace, in nanoseconds: long against a rest, short against the
-/// changes of a load.
-const WINDOW: u64 = 1_000_000;
+/// How long responses are counted to learn their pace, in nanoseconds, at least and at most: between them, until each
+/// that is under way has come [`ROUNDS`] times. Long against a rest, short against the changes of a load.
+const WINDOW: (u64, u64) = (1_000_000, 100_000_000);
+const ROUNDS: u64 = 4;
+
+/// How much longer the mean latency may become by resting, for rests to be begun and for them to be kept.
+const HARM: (f64, f64) = (0.02, 0.04);
+
+/// The shortest period with rests or without, in nanoseconds, and the mean latencies it takes at least.
+const PERIOD: (u64, u64) = (2_000_000, 4);
+
+/// Comparisons before the first judgement; periods with and without rests take turns until then.
+const TRIALS: usize = 16;
+
+/// Comparisons that a judgement looks back on.
+const MEMORY: usize = 32;
+
+/// One of so many periods is the other way, as long as rests are found good, and as long as they are not.
+const PROBES: (u32, u32) = (16, 32);
+
+/// How many of the longest rests a mean latency has to have for rests to be no matter: on average a response waits
+/// for half of one.
+const LONG: u64 = 50;
 
 /// The pace of a loop's responses, and what follows from it.
 #[derive(Debug)]
 pub(super) struct Rest {
     /// The longest rest, in nanoseconds.
     longest: u64,
-    /// When the count began, and how many exchanges had ended by then.
-    since: u64,
-    ended: u64,
-    /// Nanoseconds for each exchange, in the count before this one.
+    count: Count,
+    /// Nanoseconds for each exchange, and their mean latency, in the count before this one.
     each: u64,
+    latency: u64,
+    trial: Trial,
 }
 
 impl Rest {
@@ -39,52 +67,348 @@ impl Rest {
     pub(super) fn new(longest: u64) -> Rest {
         Rest {
             longest,
-            since: 0,
-            ended: 0,
+            count: Count::default(),
             each: u64::MAX,
+            latency: 0,
+            trial: Trial::new(),
         }
     }
 
     /// How long to rest, in nanoseconds, now that there is nothing to do. Zero: not at all.
     ///
-    /// `ended` are the exchanges that have ended since the start, `under_way` those that have not.
+    /// `ended` are the exchanges that have ended since the start, `under_way` those that have not. It has to be
+    /// asked whenever there is nothing to do, as it counts how many are under way from one time to the next.
     pub(super) fn length(&mut self, now: u64, ended: u64, under_way: u64) -> u64 {
-        let passed = now.saturating_sub(self.since);
-        if passed >= WINDOW {
-            let count = ended - self.ended;
-            self.each = passed.checked_div(count).unwrap_or(u64::MAX);
-            self.since = now;
-            self.ended = ended;
+        if self.longest == 0 {
+            return 0;
         }
-        // Little's law: as many are under way as end within the mean latency.
-        let latency = self.each.saturating_mul(under_way);
-        let most = self.longest.min(latency / SHARE);
-        match most >= self.each.saturating_mul(WORTH) {
+        self.count.goes_on(now, under_way);
+        if self.count.is_long(now, ended) {
+            let (each, latency) = self.count.result(now, ended);
+            self.each = each.unwrap_or(u64::MAX);
+            self.latency = latency.unwrap_or(0.0) as u64;
+            self.count = Count::new(now, ended, under_way);
+        }
+        let most = self.longest.min(self.latency / SHARE);
+        if most < self.each.saturating_mul(WORTH) {
+            self.trial.breaks_off();
+            return 0;
+        }
+        let no_matter = self.latency >= self.longest.saturating_mul(LONG);
+        let rests = self.trial.rests(now, ended, under_way, self.latency);
+        match rests || no_matter {
             true => most,
             false => 0,
         }
     }
 }
 
+/// Exchanges over some time, and how many of them were under way in it.
+#[derive(Debug, Default)]
+struct Count {
+    /// When it began, and the exchanges that had ended by then.
+    since: u64,
+    ended: u64,
+    /// The last look, the exchanges that were under way from then on, and those of all time before, times
+    /// nanoseconds.
+    seen: u64,
+    under_way: u64,
+    area: u128,
+}
+
+impl Count {
+    fn new(now: u64, ended: u64, under_way: u64) -> Count {
+        Count {
+            since: now,
+            ended,
+            seen: now,
+            under_way,
+            area: 0,
+        }
+    }
+
+    fn goes_on(&mut self, now: u64, under_way: u64) {
+        self.area += u128::from(now.saturating_sub(self.seen)) * u128::from(self.under_way);
+        self.seen = now;
+        self.under_way = under_way;
+    }
+
+    /// Whether it tells the pace.
+    fn is_long(&self, now: u64, ended: u64) -> bool {
+        let passed = now.saturating_sub(self.since);
+        let rounds = u128::from(ROUNDS) * self.area / u128::from(passed.max(1));
+        let count = ended - self.ended;
+        passed >= WINDOW.1 || (passed >= WINDOW.0 && u128::from(count) >= rounds)
+    }
+
+    /// Nanoseconds for each exchange, and their mean latency by Little's law: as many are under way as end within
+    /// it. `None` where none has ended.
+    fn result(&self, now: u64, ended: u64) -> (Option<u64>, Option<f64>) {
+        let count = ended - self.ended;
+        let each = now.saturating_sub(self.since).checked_div(count);
+        (each, each.map(|_| self.area as f64 / count as f64))
+    }
+}
+
+/// Whether rests do any harm, by periods with them and without.
+#[derive(Debug)]
+struct Trial {
+    /// The period that is counted.
+    period: Option<Period>,
+    /// The mean latency of the one before, in nanoseconds.
+    before: Option<f64>,
+    /// Periods since the last that was the other way.
+    periods: u32,
+    /// The mean latency with rests in units of that without, in the last comparisons.
+    ratios: VecDeque<f64>,
+    /// Whether it was found good.
+    good: bool,
+}
+
+#[derive(Debug)]
+struct Period {
+    with_rests: bool,
+    began: u64,
+    /// `None` at first: what is under way at the beginning was dealt with the other way.
+    count: Option<Count>,
+}
+
+impl Period {
+    fn new(with_rests: bool, now: u64) -> Period {
+        Period {
+            with_rests,
+            began: now,
+            count: None,
+        }
+    }
+}
+
+impl Trial {
+    fn new() -> Trial {
+        Trial {
+            period: None,
+            before: None,
+            periods: 0,
+            ratios: VecDeque::with_capacity(MEMORY),
+            good: false,
+        }
+    }
+
+    /// There are no rests to be tried at present.
+    fn breaks_off(&mut self) {
+        self.period = None;
+        self.before = None;
+    }
+
+    /// Whether to rest now.
+    fn rests(&mut self, now: u64, ended: u64, under_way: u64, latency: u64) -> bool {
+        let good = self.good;
+        let period = self.period.get_or_insert_with(|| Period::new(good, now));
+        let Some(count) = &mut period.count else {
+            if now.saturating_sub(period.began) >= latency {
+                period.count = Some(Count::new(now, ended, under_way));
+            }
+            return period.with_rests;
+        };
+        count.goes_on(now, under_way);
+        let length = PERIOD.0.max(latency.saturating_mul(PERIOD.1));
+        let with_rests = period.with_rests;
+        if now.saturating_sub(count.since) < length {
+            return with_rests;
+        }
+        let (_, mean) = count.result(now, ended);
+        let next = self.next(mean, with_rests);
+        self.period = Some(Period::new(next, now));
+        next
+    }
+
+    /// A period is over: whether the next is to have rests.
+    fn next(&mut self, mean: Option<f64>, with_rests: bool) -> bool {
+        self.periods += 1;
+        let is_usual = with_rests == self.good;
+        if let (Some(before), Some(mean)) = (self.before.take(), mean) {
+            self.compare(if with_rests {
+                mean / before
+            } else {
+                before / mean
+            });
+        }
+        let every = match self.good {
+            _ if self.ratios.len() < TRIALS => 1,
+            true => PROBES.0,
+            false => PROBES.1,
+        };
+        let next = match is_usual && self.periods >= every {
+            true => !self.good,
+            false => self.good,
+        };
+        if next != with_rests {
+            self.periods = 0;
+            self.before = mean;
+        }
+        next
+    }
+
+    /// Takes one ratio in. The median decides: a processor that is taken away for a moment, or a server that
+    /// stalls, makes single ones of any size.
+    fn compare(&mut self, ratio: f64) {
+        if self.ratios.len() == MEMORY {
+            self.ratios.pop_front();
+        }
+        self.ratios.push_back(ratio);
+        if self.ratios.len() < TRIALS {
+            return;
+        }
+        let mut sorted: Vec<f64> = self.ratios.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        let harm = match self.good {
+            true => HARM.1,
+            false => HARM.0,
+        };
+        self.good = sorted[sorted.len() / 2] <= 1.0 + harm;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
 
-    /// What is rested after a count of so many exchanges, `each` nanoseconds apart.
-    fn after(each: u64, under_way: u64, longest: u64) -> u64 {
+    /// What answers in the tests.
+    #[derive(Debug)]
+    enum Server {
+        /// One exchange after the other, so many nanoseconds each.
+        Busy(u64),
+        /// All of them at the same time, each so many nanoseconds after it was asked for, or half as many more.
+        Slow(u64),
+        /// Both: the first for each, the second on top of it.
+        Both(u64, u64),
+    }
+
+    /// What came of a run.
+    struct Outcome {
+        /// Exchanges a second.
+        rate: f64,
+        /// From asking to being noticed, on average, in nanoseconds.
+        latency: f64,
+        /// Sleeps, rests and others, for each exchange.
+        sleeps: f64,
+    }
+
+    /// A closed loop for `seconds`, which needs no time itself; each user pauses for `pause` nanoseconds between
+    /// its exchanges. What comes in the first quarter is not counted.
+    fn run(server: &Server, users: u64, pause: u64, longest: u64, seconds: u64) -> Outcome {
         let mut rest = Rest::new(longest);
-        let count = 2 * WINDOW / each;
-        rest.length(count * each, count, under_way)
+        let end = seconds * 1_000_000_000;
+        let mut now = 0;
+        let mut free = 0;
+        // When each response comes, and when it was asked for; and when those that pause go on.
+        let mut under_way: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+        let mut random = 1_u64;
+        let mut pausing: VecDeque<u64> = (0..users).map(|n| n * 100).collect();
+        let (mut ended, mut counted, mut waited, mut sleeps) = (0, 0_u64, 0_u64, 0_u64);
+        while now < end {
+            while pausing.front().is_some_and(|&at| at <= now) {
+                pausing.pop_front();
+                let served = match *server {
+                    Server::Slow(_) => now,
+                    Server::Busy(each) | Server::Both(each, _) => {
+                        free = now.max(free) + each;
+                        free
+                    }
+                };
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let comes = match *server {
+                    Server::Busy(_) => served,
+                    Server::Slow(late) | Server::Both(_, late) => {
+                        served + late + (random >> 33) % (late / 2)
+                    }
+                };
+                under_way.push(Reverse((comes, now)));
+            }
+            while let Some(&Reverse((_, asked))) =
+                under_way.peek().filter(|Reverse((comes, _))| *comes <= now)
+            {
+                under_way.pop();
+                ended += 1;
+                if now > end / 4 {
+                    counted += 1;
+                    waited += now - asked;
+                }
+                pausing.push_back(now + pause);
+            }
+            if pausing.front().is_some_and(|&at| at <= now) {
+                continue;
+            }
+            let length = rest.length(now, ended, under_way.len() as u64);
+            let next = [
+                under_way.peek().map(|Reverse((comes, _))| *comes),
+                pausing.front().copied(),
+            ];
+            let next = next.into_iter().flatten().min().unwrap();
+            sleeps += u64::from(now > end / 4);
+            // What is planned is waited for all the same, and after a rest in which nothing came there is no other.
+            let planned = pausing.front().map_or(u64::MAX, |&at| at - now);
+            now = match length {
+                1.. if length <= planned => next.max(now + length),
+                _ => next,
+            };
+        }
+        Outcome {
+            rate: counted as f64 / (end as f64 * 0.75) * 1e9,
+            latency: waited as f64 / counted as f64,
+            sleeps: sleeps as f64 / counted as f64,
+        }
     }
 
     #[test]
-    fn a_rest_is_a_small_part_of_the_latency_and_of_several_responses() {
+    fn where_the_server_is_busy_a_rest_is_for_many_responses_and_costs_nothing() {
+        let with = run(&Server::Busy(20_000), 64, 0, 500_000, 4);
+        let without = run(&Server::Busy(20_000), 64, 0, 0, 4);
+        assert!(without.sleeps > 0.99);
+        assert!(with.sleeps < 0.12, "{}", with.sleeps);
+        assert!((with.rate / without.rate - 1.0).abs() < 0.001);
+        assert!((with.latency / without.latency - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn where_the_server_takes_its_time_latencies_stay_what_they_are() {
+        let servers = [
+            Server::Slow(1_280_000),
+            Server::Slow(300_000),
+            Server::Both(2_000, 1_000_000),
+            Server::Both(10_000, 600_000),
+            Server::Slow(60_000_000),
+        ];
+        for server in servers {
+            for (users, pause) in [(64, 0), (1000, 0), (500, 20_000_000)] {
+                let with = run(&server, users, pause, 500_000, 5);
+                let without = run(&server, users, pause, 0, 5);
+                let longer = with.latency / without.latency - 1.0;
+                assert!(longer < HARM.0, "{server:?} {users} {pause}: {longer}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rest_is_a_part_of_the_latency_and_of_several_responses() {
+        /// What is rested when the pace is known, and rests are good.
+        fn after(each: u64, under_way: u64, longest: u64) -> u64 {
+            let mut rest = Rest::new(longest);
+            rest.trial.good = true;
+            assert_eq!(rest.length(0, 0, under_way), 0);
+            let count = WINDOW.1 / each;
+            rest.length(count * each, count, under_way)
+        }
         // A mean latency of 640 µs.
-        assert_eq!(after(10_000, 64, 50_000), 40_000);
+        assert_eq!(after(10_000, 64, 500_000), 320_000);
         assert_eq!(after(10_000, 64, 30_000), 30_000);
         assert_eq!(after(10_000, 1000, 50_000), 50_000);
         // No more than one response would come.
-        assert_eq!(after(10_000, 31, 50_000), 0);
+        assert_eq!(after(10_000, 3, 50_000), 0);
         assert_eq!(after(10_000, 1, 50_000), 0);
         assert_eq!(after(30_000, 1000, 50_000), 0);
         assert_eq!(after(10_000, 64, 0), 0);
@@ -93,12 +417,35 @@ mod tests {
     #[test]
     fn there_is_none_until_the_pace_is_known_and_none_after_a_stall() {
         let mut rest = Rest::new(50_000);
-        assert_eq!(rest.length(WINDOW / 2, 50, 64), 0);
-        assert_eq!(rest.length(WINDOW, 100, 64), 40_000);
+        rest.trial.good = true;
+        assert_eq!(rest.length(0, 0, 64), 0);
+        assert_eq!(rest.length(WINDOW.0 / 2, 300, 64), 0);
+        assert_eq!(rest.length(WINDOW.0, 100, 64), 0);
+        assert_eq!(rest.length(3 * WINDOW.0, 300, 64), 50_000);
         // The count goes on.
-        assert_eq!(rest.length(WINDOW + 10_000, 100, 64), 40_000);
-        assert_eq!(rest.length(100 * WINDOW, 101, 64), 0);
-        assert_eq!(rest.length(200 * WINDOW, 101, 64), 0);
-        assert_eq!(rest.length(201 * WINDOW, 201, 64), 40_000);
+        assert_eq!(rest.length(4 * WINDOW.0, 301, 64), 50_000);
+        assert_eq!(rest.length(3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
+        assert_eq!(rest.length(9 * WINDOW.0 + WINDOW.1, 901, 64), 50_000);
+    }
+
+    #[test]
+    fn a_few_stalls_decide_nothing() {
+        let mut trial = Trial::new();
+        for number in 0..40 {
+            trial.compare(if number % 3 == 0 { 100.0 } else { 0.97 });
+        }
+        assert!(trial.good);
+        for _ in 0..MEMORY {
+            trial.compare(1.03);
+        }
+        assert!(trial.good, "not enough to give them up");
+        for _ in 0..MEMORY {
+            trial.compare(1.1);
+        }
+        assert!(!trial.good);
+        for _ in 0..MEMORY {
+            trial.compare(1.03);
+        }
+        assert!(!trial.good, "too much to begin them");
     }
 }

@@ -132,9 +132,10 @@ pub struct LoadArguments {
     /// Wait awake so long before each planned instant of an open loop
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
-    /// Let a closed loop that is faster than its server rest for so long at most, and for no more than a
-    /// sixteenth of the mean latency, so that responses come together; 0s: be woken by each
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "100us")]
+    /// Let a closed loop that is faster than its server rest for so long at most, and for no more than half
+    /// of the mean latency, so that responses come together, while the mean latency grows by no more than 2 %;
+    /// 0s: be woken by each
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1ms")]
     rest: Duration,
     /// Close each connection after so many requests
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
@@ -432,7 +433,8 @@ fn describe(
         let asked = arguments.connections.or(arguments.ue).is_some();
         tell(asked, "users", users.to_string());
         let is_asked = arguments.rest != LONGEST_REST;
-        tell(is_asked, "rests", format!("{LONGEST_REST:?} at most"));
+        let most = format!("{LONGEST_REST:?} at most, while latencies stay");
+        tell(is_asked, "rests", most);
     } else if let Users::Open { connections, .. } = &planned.users {
         tell(
             arguments.connections.is_some(),
