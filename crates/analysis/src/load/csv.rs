@@ -85,6 +85,7 @@ fn line(text: &mut String, name: &str, value: &str) {
         ("s", "s"),
         ("bytes", "B"),
         ("share", "1"),
+        ("ratio", "1"),
     ]
     .into_iter()
     .find(|(suffix, _)| {

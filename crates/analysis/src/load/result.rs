@@ -353,4 +353,10 @@ pub struct WorkerHealth {
     pub busy: f64,
     /// Longest time between two waits: how long anything could have waited for it.
     pub longest_turn: Duration,
+    /// Share of the measured window in which it rested, so that responses came together, 0 to 1; part of what it
+    /// was waiting.
+    pub rested: f64,
+    /// The mean latency with rests in units of that without, as it was tried last; `None` where there was
+    /// nothing to try.
+    pub rest_latency_ratio: Option<f64>,
 }

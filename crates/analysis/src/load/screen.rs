@@ -8,8 +8,8 @@
 
 use super::quantity::{count, counted, octets, percent, three_digits, time};
 use super::{
-    Distribution, LoadResult, LoopKind, Verdict, Window, failures, findings, protocols, rates,
-    server_screen,
+    Distribution, LoadResult, LoopKind, Verdict, Window, WorkerHealth, failures, findings,
+    protocols, rates, server_screen,
 };
 use crate::civil;
 use crate::text::{Align, Grid, columns_of, hanging, wrap};
@@ -439,6 +439,15 @@ fn generator(result: &LoadResult) -> String {
     let busiest = generator.workers.iter().map(|worker| worker.busy);
     if let Some(busy) = busiest.max_by(f64::total_cmp) {
         facts.push(format!("busiest thread {}", percent(busy)));
+    }
+    let most = |a: &WorkerHealth, b: &WorkerHealth| a.rested.total_cmp(&b.rested);
+    if let Some(worker) = generator.workers.iter().copied().max_by(most)
+        && worker.rested > 0.0
+    {
+        let effect = worker.rest_latency_ratio.map_or(String::new(), |effect| {
+            format!(" (mean latency {effect:.2} of that without)")
+        });
+        facts.push(format!("rested {}{effect}", percent(worker.rested)));
     }
     if let Some(turn) = generator.workers.iter().map(|w| w.longest_turn).max() {
         facts.push(format!("longest turn {}", time(turn)));

@@ -174,6 +174,8 @@ pub fn stalled() -> LoadResult {
                 .map(|busy| WorkerHealth {
                     busy,
                     longest_turn: micros(310),
+                    rested: busy * 10.0,
+                    rest_latency_ratio: Some(0.97),
                 })
                 .to_vec(),
             peak_memory: Bytes(9_400_000),

@@ -155,6 +155,7 @@ mod tests {
             workers: vec![WorkerHealth {
                 busy: 0.5,
                 longest_turn: Duration::from_millis(1),
+                ..WorkerHealth::default()
             }],
             ..Generator::default()
         };

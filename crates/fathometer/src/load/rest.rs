@@ -11,8 +11,7 @@
 //! whatever waits where. Where the server (or the path) only takes its time, every response would be told later
 //! than it came. Which of the two it is cannot be seen, but it can be tried: a part of the time goes without
 //! rests, and the mean latencies of neighbouring periods are compared by Little's law, what waits here unnoticed
-//! counted in. Rests that make it longer by more than [`HARM`] are
-//! given up, and tried again now and then.
+//! counted in. Rests that make it longer by more than [`HARM`] are given up, and tried again now and then.
 //!
 //! A rest is never longer than [`SHARE`] of the mean latency, nor than the limit that the options set; and where
 //! fewer than [`WORTH`] responses are to be expected in it there is none. An open loop, whose requests are due at
@@ -100,6 +99,11 @@ impl Rest {
             true => most,
             false => 0,
         }
+    }
+
+    /// The mean latency with rests in units of that without, by the last comparisons; `None` where there was none.
+    pub(super) fn latency_ratio(&self) -> Option<f64> {
+        self.trial.median()
     }
 }
 
@@ -259,13 +263,17 @@ impl Trial {
         if self.ratios.len() < TRIALS {
             return;
         }
-        let mut sorted: Vec<f64> = self.ratios.iter().copied().collect();
-        sorted.sort_by(f64::total_cmp);
         let harm = match self.good {
             true => HARM.1,
             false => HARM.0,
         };
-        self.good = sorted[sorted.len() / 2] <= 1.0 + harm;
+        self.good = self.median().is_some_and(|ratio| ratio <= 1.0 + harm);
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut sorted: Vec<f64> = self.ratios.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied()
     }
 }
 

@@ -408,6 +408,8 @@ impl Test<'_> {
             generator.workers.push(WorkerHealth {
                 busy: (1.0 - waited).clamp(0.0, 1.0),
                 longest_turn: nanos(tally.longest_turn),
+                rested: (tally.rested as f64 / measured.as_nanos().max(1) as f64).min(1.0),
+                rest_latency_ratio: tally.rest_latency_ratio,
             });
             recorder_wait += tally.recorder_wait;
             for (sum, target) in targets.iter_mut().zip(&tally.targets) {

@@ -173,6 +173,9 @@ pub(super) struct Tally {
     pub(super) ports_exhausted: u64,
     /// Time of the measured window that was spent waiting, in nanoseconds.
     pub(super) waited: u64,
+    /// The part of it that was rests, and what they did to the mean latency.
+    pub(super) rested: u64,
+    pub(super) rest_latency_ratio: Option<f64>,
     pub(super) longest_turn: u64,
     /// When the last wait was over.
     woken: u64,
@@ -216,6 +219,8 @@ impl Tally {
             most_connections: 0,
             ports_exhausted: 0,
             waited: 0,
+            rested: 0,
+            rest_latency_ratio: None,
             longest_turn: 0,
             woken: 0,
             last_end: 0,
@@ -500,9 +505,13 @@ impl Tally {
         self.longest_turn = self.longest_turn.max(turn);
     }
 
-    /// A wait is over.
-    pub(super) fn wakes(&mut self, began: u64, now: u64) {
-        self.waited += self.edges.measured_part(began, now);
+    /// A wait is over, which was a rest or not.
+    pub(super) fn wakes(&mut self, began: u64, now: u64, is_rest: bool) {
+        let part = self.edges.measured_part(began, now);
+        self.waited += part;
+        if is_rest {
+            self.rested += part;
+        }
         self.woken = now;
     }
 }

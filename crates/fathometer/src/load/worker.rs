@@ -140,6 +140,7 @@ impl<'a> Worker<'a> {
         let processor = meter.finish(self.now, &self.tally);
         self.roll();
         self.close_interval(self.now);
+        self.tally.rest_latency_ratio = self.rest.latency_ratio();
         self.tally.hang_up();
         Ok(Outcomes {
             tally: self.tally,
@@ -217,10 +218,12 @@ impl<'a> Worker<'a> {
             Some(_) => 0,
         };
         let mut ready = 0;
+        let mut has_rested = false;
         if (1..=wait).contains(&rest) {
             ready = self.poller.wait(Some(Duration::ZERO))?;
             if ready == 0 {
                 self.poller.rest(nanos(rest));
+                has_rested = true;
                 // Hardly ever has nothing come, and only then the time has to be known.
                 ready = self.poller.wait(Some(Duration::ZERO))?;
                 if ready == 0 {
@@ -233,7 +236,7 @@ impl<'a> Worker<'a> {
             ready = self.poller.wait(Some(nanos(wait)))?;
         }
         self.tick();
-        self.tally.wakes(before, self.now);
+        self.tally.wakes(before, self.now, has_rested);
         Ok(ready)
     }
 

@@ -362,6 +362,11 @@ pub struct ThreadSummary {
     pub busy_share: f64,
     /// Longest time between two waits.
     pub longest_turn_ms: f64,
+    /// Share of the window in which it rested, so that responses came together, 0 to 1.
+    pub rested_share: f64,
+    /// The mean latency with rests in units of that without, as the thread itself tried it; null where
+    /// there was nothing to try.
+    pub rest_latency_ratio: Option<f64>,
 }
 
 /// A stretch of the course.

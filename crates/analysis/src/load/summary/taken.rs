@@ -239,6 +239,8 @@ fn generator(result: &LoadResult) -> GeneratorSummary {
             .map(|worker| ThreadSummary {
                 busy_share: worker.busy,
                 longest_turn_ms: millis(worker.longest_turn),
+                rested_share: worker.rested,
+                rest_latency_ratio: worker.rest_latency_ratio,
             })
             .collect(),
         peak_memory_bytes: generator.peak_memory.0,

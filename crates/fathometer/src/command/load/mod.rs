@@ -433,7 +433,7 @@ fn describe(
         let asked = arguments.connections.or(arguments.ue).is_some();
         tell(asked, "users", users.to_string());
         let is_asked = arguments.rest != LONGEST_REST;
-        let most = format!("{LONGEST_REST:?} at most, while latencies stay");
+        let most = format!("{LONGEST_REST:?} at most, none where latencies grow");
         tell(is_asked, "rests", most);
     } else if let Users::Open { connections, .. } = &planned.users {
         tell(
