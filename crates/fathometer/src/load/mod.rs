@@ -27,7 +27,8 @@
 //! where less than two responses can be expected meanwhile (so with few users, or a few thousand exchanges a
 //! second). By so much the end of a response may be noticed late. Where the server is busy that is taken from what
 //! the next request would have waited there. Where it is not, latencies would be told longer than they are: a part
-//! of the time goes without rests, and rests that make the mean latency longer by more than 2 % are not begun (4 %: given up).
+//! of the time goes without rests, and rests that make the mean latency longer by more than 2 % are not begun, by
+//! more than 4 % given up.
 //!
 //! # Who closes connections
 //! The server, when it likes. This side: when a session is over; at the end of each page under a

@@ -93,9 +93,11 @@ impl Rest {
             self.trial.breaks_off();
             return 0;
         }
-        let no_matter = self.latency >= self.longest.saturating_mul(LONG);
-        let rests = self.trial.rests(now, ended, under_way, self.latency);
-        match rests || no_matter {
+        if self.latency >= self.longest.saturating_mul(LONG) {
+            self.trial.breaks_off();
+            return most;
+        }
+        match self.trial.rests(now, ended, under_way, self.latency) {
             true => most,
             false => 0,
         }
@@ -434,6 +436,17 @@ mod tests {
         assert_eq!(rest.length(4 * WINDOW.0, 301, 64), 50_000);
         assert_eq!(rest.length(3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
         assert_eq!(rest.length(9 * WINDOW.0 + WINDOW.1, 901, 64), 50_000);
+    }
+
+    #[test]
+    fn where_a_rest_is_no_matter_nothing_is_tried_and_no_ratio_told() {
+        let mut rest = Rest::new(50_000);
+        // 1000 users, an exchange every 10 µs: 10 ms each.
+        for step in 1..=500 {
+            let length = rest.length(step * WINDOW.0, step * 100, 1000);
+            assert!(length == 50_000 || step < 100, "{step}: {length}");
+        }
+        assert_eq!(rest.latency_ratio(), None);
     }
 
     #[test]

@@ -133,7 +133,7 @@ pub struct LoadArguments {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
     /// Let a closed loop that is faster than its server rest for so long at most, and for no more than half
-    /// of the mean latency, so that responses come together, while the mean latency grows by no more than 2 %;
+    /// of the mean latency, so that responses come together, while the mean latency grows by no more than 4 %;
     /// 0s: be woken by each
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1ms")]
     rest: Duration,
