@@ -81,9 +81,14 @@ impl Machine {
 }
 
 impl CpuTimes {
-    /// Reads the first line of `/proc/stat`; `None` when it is not as expected.
+    /// Reads the times of all processors together; `None` when `/proc/stat` is not as expected.
     pub fn read() -> Option<CpuTimes> {
-        parse_cpu_times(&text("/proc/stat"))
+        parse_cpu_times(&text("/proc/stat"), "cpu")
+    }
+
+    /// Reads the times of one processor; `None` when there is none of that number, too.
+    pub fn read_processor(number: usize) -> Option<CpuTimes> {
+        parse_cpu_times(&text("/proc/stat"), &format!("cpu{number}"))
     }
 
     /// What was used since an earlier reading.
@@ -200,12 +205,12 @@ fn control_groups(mountinfo: &str) -> String {
     versions.join("; ")
 }
 
-fn parse_cpu_times(stat: &str) -> Option<CpuTimes> {
-    let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line
-        .split_whitespace()
-        .map(|n| n.parse().ok())
-        .collect::<Option<_>>()?;
+fn parse_cpu_times(stat: &str, name: &str) -> Option<CpuTimes> {
+    let fields = stat
+        .lines()
+        .map(str::split_whitespace)
+        .find_map(|mut fields| (fields.next() == Some(name)).then_some(fields))?;
+    let ticks: Vec<u64> = fields.map(|n| n.parse().ok()).collect::<Option<_>>()?;
     // user nice system idle iowait irq softirq steal, in hundredths of a second; guest time is
     // in user already.
     let time = |places: &[usize]| {
@@ -226,13 +231,17 @@ mod tests {
 
     #[test]
     fn processor_time_is_read_as_the_kernel_writes_it() {
-        let times = parse_cpu_times("cpu  100 10 50 800 20 5 15 250 7 0\ncpu0 1 2 3\n").unwrap();
+        let stat = "cpu  100 10 50 800 20 5 15 250 7 0\ncpu1 1 2 3 4 5 6 7 8\ncpu10 1\n";
+        let times = parse_cpu_times(stat, "cpu").unwrap();
         assert_eq!(times.user, Duration::from_millis(1100));
         assert_eq!(times.system, Duration::from_millis(700));
         assert_eq!(times.idle, Duration::from_millis(8200));
         assert_eq!(times.steal_share(), 0.2);
         assert_eq!(times.since(times), CpuTimes::default());
-        assert!(parse_cpu_times("intr 5").is_none());
+        let one = parse_cpu_times(stat, "cpu1").unwrap();
+        assert_eq!(one.steal, Duration::from_millis(80));
+        assert!(parse_cpu_times(stat, "cpu0").is_none());
+        assert!(parse_cpu_times("intr 5", "cpu").is_none());
     }
 
     #[test]

@@ -17,9 +17,9 @@ pub(crate) struct Arguments {
     /// Which of them.
     #[arg(value_enum, default_value = "all")]
     bench: Bench,
-    /// With `load`: compare the latency that clients tell, and not what they cost.
-    #[arg(long)]
-    latency: bool,
+    /// Of `load`: these parts alone [default: all but the latency that clients tell].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
+    only: Vec<load::Part>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -44,7 +44,7 @@ const BENCHES: &[(Bench, Run)] = &[
     (Bench::Trace, |root, _| trace::run(root)),
     (Bench::Package, |root, _| package::run(root)),
     (Bench::Load, |root, arguments| {
-        load::run(root, arguments.latency)
+        load::run(root, &arguments.only)
     }),
 ];
 

@@ -24,6 +24,9 @@ const BUSY_FROM: Duration = Duration::from_millis(100);
 /// More than this share of the processors' time given to other guests is too much.
 const STEAL: f64 = 0.05;
 
+/// From this share on it may be the reason why one request in a hundred left late.
+const STEAL_TOLD: f64 = 0.005;
+
 /// The kernel counts that time in ticks of 10 ms: in a shorter time a single one would be a share.
 const STEAL_FROM: Duration = Duration::from_secs(1);
 
@@ -60,9 +63,16 @@ pub(super) fn examine(
     ) {
         let limit = circumstances.lag.max(median.mul_f64(LAG_SHARE));
         if lag > limit {
+            let stolen = match generator.steal >= STEAL_TOLD {
+                true => format!(
+                    "; the hypervisor gave {:.1} % of the processors' time to others meanwhile",
+                    100.0 * generator.steal
+                ),
+                false => String::new(),
+            };
             validity.invalidate(format!(
                 "the generator was late: 1 request of 100 left more than {lag:.1?} after it was \
-                 due (limit {limit:.1?})"
+                 due (limit {limit:.1?}){stolen}"
             ));
         }
     }
@@ -189,6 +199,15 @@ mod tests {
         assert!(
             late[0].contains("11.0ms") && late[0].contains("limit 10.0ms"),
             "{late:?}"
+        );
+        assert!(!late[0].contains("hypervisor"), "{late:?}");
+        let taken = examined(|window, generator| {
+            window.latency.send_lag.record(Duration::from_millis(11));
+            generator.steal = 0.03;
+        });
+        assert!(
+            taken.len() == 1 && taken[0].contains("gave 3.0 %"),
+            "{taken:?}"
         );
         let busy = examined(|_, generator| generator.workers[0].busy = 0.97);
         assert!(busy[0].contains("97 %") && busy[0].contains("generator's"));

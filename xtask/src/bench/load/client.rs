@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 
 use fathometer_sys::Interrupt;
 use serde_json::{Value, json};
 
 use super::super::trace::median;
 use super::server::{self, Server, Tuning};
-use super::{ROUNDS, SECONDS};
+use super::{Judgement, ROUNDS, SECONDS};
 
 /// Connections of every client.
 const CONNECTIONS: u32 = 64;
@@ -250,8 +250,8 @@ impl Client {
     }
 }
 
-/// `cargo xtask bench load --latency`.
-pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<ExitCode, String> {
+/// Compares the medians that clients tell of a file that nginx holds back.
+pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<Judgement, String> {
     server::write_site(&place.folder, &[SLOW_FILE])?;
     let nginx = Server::nginx(&place.folder, processor, Tuning::Fast)?;
     let clients = [
@@ -302,15 +302,8 @@ pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<ExitCod
         .iter()
         .map(|(name, time)| json!({ "name": name, "median_s": time }))
         .collect();
-    println!(
-        "{}",
-        json!({ "bench": "load-latency", "medians": medians, "apart": apart, "met": met })
-    );
-    Ok(if met {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let told = json!({ "medians": medians, "apart": apart, "most_apart": AGREEMENT, "met": met });
+    Ok((met, told))
 }
 
 pub(super) fn installed(name: &str) -> Option<String> {

@@ -15,7 +15,7 @@
 //! A large file is measured for itself: it is the kernel's work, and a server's only to ask for it well.
 //! And at half of what client and server can do, an open loop says how late its requests leave.
 //!
-//! With `--latency` it is not speed that is compared but what clients say: the same files, held
+//! With `--only latency` it is not speed that is compared but what clients say: the same files, held
 //! back by the server for a known time, must have the same median with every client.
 
 mod client;
@@ -66,9 +66,39 @@ impl Row {
     }
 }
 
-/// Builds the release binary, measures, prints a table and a line of JSON, and fails when a bar is
+/// A part of the bench, in the order in which they are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// What an exchange costs a client.
+    Clients,
+    /// What it costs a server, and clients at their limit.
+    Servers,
+    /// Files of a megabyte.
+    Large,
+    /// How late an open loop sends.
+    SendLag,
+    /// HTTP/2 over TLS.
+    Http2,
+    /// HTTP/3.
+    Http3,
+    /// Whether the latencies that clients tell of the same load agree.
+    Latency,
+}
+
+impl Part {
+    const JUDGED: [Part; 6] = [
+        Part::Clients,
+        Part::Servers,
+        Part::Large,
+        Part::SendLag,
+        Part::Http2,
+        Part::Http3,
+    ];
+}
+
+/// Builds the release binary, measures, prints tables and a line of JSON, and fails when a bar is
 /// missed.
-pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
+pub(crate) fn run(root: &Path, only: &[Part]) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let processors = sched::processors().map_err(|error| error.to_string())?;
     let &[for_server, for_client, ..] = processors.as_slice() else {
@@ -87,39 +117,59 @@ pub(crate) fn run(root: &Path, latency: bool) -> Result<ExitCode, String> {
         "servers on processor {for_server}, clients on processor {for_client}, {ROUNDS} rounds of \
          {SECONDS} s, a file of {SIZE} octets\n"
     );
-    if latency {
-        return client::compare_latency(&place, for_server);
+    let mut parts = match only {
+        [] => Part::JUDGED.to_vec(),
+        only => only.to_vec(),
+    };
+    parts.dedup();
+    let (mut met, mut told) = (true, serde_json::Map::new());
+    for part in parts {
+        for (name, (is_met, figures)) in measure(part, root, &mut place, for_server)? {
+            met &= is_met;
+            told.insert(name.to_owned(), figures);
+        }
     }
-    let clients = clients(&place, for_server)?;
-    let (servers, clients_at_their_limit) = servers(&place, for_server)?;
-    let large = large::measure(&place, for_server)?;
-    let lag = lag::measure(&place, for_server)?;
-    let http2 = http2(&place, for_server)?;
-    place.quic_go = http3::build_quic_go(root, &scratch.0);
-    let [http3_clients, http3_servers] = http3::measure(&place, for_server)?.map(|part| part.1);
-    let of_http1 = clients.0 && servers.0 && clients_at_their_limit.0 && large.0;
-    let met = of_http1 && lag.0 && http2.iter().all(|part| part.0);
-    let [http2_clients, http2_servers] = http2.map(|part| part.1);
-    println!(
-        "{}",
-        json!({
-            "bench": "load",
-            "clients": clients.1,
-            "clients_at_their_limit": clients_at_their_limit.1,
-            "servers": servers.1,
-            "large_file": large.1,
-            "send_lag": lag.1,
-            "http2_clients": http2_clients,
-            "http2_servers": http2_servers,
-            "http3_clients": http3_clients,
-            "http3_servers": http3_servers,
-            "met": met,
-        })
-    );
-    Ok(if met {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    told.insert("bench".to_owned(), "load".into());
+    told.insert("met".to_owned(), met.into());
+    println!("{}", Value::Object(told));
+    Ok(match met {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// One part: the name of each of its judgements, and what was judged.
+fn measure(
+    part: Part,
+    root: &Path,
+    place: &mut Place,
+    processor: usize,
+) -> Result<Vec<(&'static str, Judgement)>, String> {
+    Ok(match part {
+        Part::Clients => vec![("clients", clients(place, processor)?)],
+        Part::Servers => {
+            let (servers, at_their_limit) = servers(place, processor)?;
+            vec![
+                ("servers", servers),
+                ("clients_at_their_limit", at_their_limit),
+            ]
+        }
+        Part::Large => vec![("large_file", large::measure(place, processor)?)],
+        Part::SendLag => vec![("send_lag", lag::measure(place, processor)?)],
+        Part::Http2 => {
+            let [clients, servers] = http2(place, processor)?;
+            vec![("http2_clients", clients), ("http2_servers", servers)]
+        }
+        Part::Http3 => {
+            place.quic_go = http3::build_quic_go(root, &place.folder);
+            // There is no bar: the figures stand side by side.
+            let [clients, servers] = http3::measure(place, processor)?;
+            vec![
+                ("http3_clients", (true, clients.1)),
+                ("http3_servers", (true, servers.1)),
+            ]
+        }
+        Part::Latency => vec![("latency", client::compare_latency(place, processor)?)],
     })
 }
 
