@@ -25,7 +25,8 @@
 //! for a time in which several more come, instead of being woken by each, which would cost it and the server more
 //! than the exchange does: at most [`Options::rest`], at most half of the mean latency, and not at all
 //! where less than two responses can be expected meanwhile (so with few users, or a few thousand exchanges a
-//! second). By so much the end of a response may be noticed late. Where the server is busy that is taken from what
+//! second). By so much the end of a response may be noticed late, and requests that sixteen responses lead to are
+//! written when all those were read. Where the server is busy that is taken from what
 //! the next request would have waited there. Where it is not, latencies would be told longer than they are: a part
 //! of the time goes without rests, and rests that make the mean latency longer by more than 2 % are not begun, by
 //! more than 4 % given up.
