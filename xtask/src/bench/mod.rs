@@ -6,6 +6,7 @@
 mod load;
 mod package;
 mod path;
+mod surge;
 mod trace;
 
 use std::path::Path;
@@ -30,6 +31,8 @@ enum Bench {
     Path,
     /// Object packages, against tar.
     Package,
+    /// SURGE with a million files and ten million requests.
+    Surge,
     /// Packet accounting, against tshark.
     Trace,
     /// All of them.
@@ -43,6 +46,7 @@ const BENCHES: &[(Bench, Run)] = &[
     (Bench::Path, |root, _| path::run(root)),
     (Bench::Trace, |root, _| trace::run(root)),
     (Bench::Package, |root, _| package::run(root)),
+    (Bench::Surge, |root, _| surge::run(root)),
     (Bench::Load, |root, arguments| {
         load::run(root, &arguments.only)
     }),

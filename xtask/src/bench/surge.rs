@@ -1,0 +1,135 @@
+//! `cargo xtask bench surge`: a site of a million files and a sequence of ten million requests, planned and tested
+//! against their laws by `fathometer site`, as anybody calls it. The time is the wall's, with the program's start;
+//! the memory is the most that was resident. Files are planned, not written.
+//!
+//! Laws that are not met are named and not judged: with sixteen requests for a page, popularity and locality
+//! contradict each other (`fathometer site` says how). The tests judge them at the size of the paper.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::trace::build;
+
+const WORKLOAD: &str = "surge:files=1000000,requests=10000000";
+/// What it may take.
+const LONGEST: Duration = Duration::from_secs(30);
+const MOST_KIB: u64 = 2 << 20;
+/// How often its peak of memory is read: what it needs at the very end may be missed by so much.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Measures, prints, and fails when a bar is missed.
+pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
+    let ours = build(root)?;
+    let begin = Instant::now();
+    let mut child = Command::new(ours)
+        .args(["site", WORKLOAD, "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("failed to run fathometer site: {error}"))?;
+    let mut output = child.stdout.take().ok_or("it has no standard output")?;
+    let said = thread::spawn(move || {
+        let mut said = String::new();
+        output.read_to_string(&mut said).map(|_| said)
+    });
+    let peak = watch(&mut child)?;
+    let elapsed = begin.elapsed();
+    let said = said
+        .join()
+        .expect("it does not panic")
+        .map_err(|error| format!("failed to read what fathometer site says: {error}"))?;
+    let said: Value = serde_json::from_str(&said)
+        .map_err(|error| format!("fathometer site said no JSON: {error}"))?;
+    let failed = failed(&said)?;
+    let met = elapsed < LONGEST && peak < MOST_KIB;
+    println!("{WORKLOAD}");
+    for (what, figure, bar) in [
+        (
+            "time",
+            format!("{:.1} s", elapsed.as_secs_f64()),
+            format!("below {} s", LONGEST.as_secs()),
+        ),
+        (
+            "memory",
+            format!("{} MiB", peak >> 10),
+            format!("below {} MiB", MOST_KIB >> 10),
+        ),
+    ] {
+        println!("{what:14}{figure:>12}  bar {bar}");
+    }
+    match failed.as_slice() {
+        [] => println!("laws          all met"),
+        failed => println!("laws not met  {}, not judged here", failed.join(", ")),
+    }
+    println!("{}", if met { "met" } else { "MISSED" });
+    println!(
+        "{}",
+        json!({ "bench": "surge", "seconds": elapsed.as_secs_f64(), "peak_kib": peak, "laws_not_met": failed, "met": met })
+    );
+    Ok(match met {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The names of the stages whose test says no.
+fn failed(said: &Value) -> Result<Vec<String>, String> {
+    let stages = said["fit"]["stages"]
+        .as_array()
+        .filter(|stages| !stages.is_empty())
+        .ok_or("fathometer site tells of no stage")?;
+    let failed = stages
+        .iter()
+        .filter(|stage| !matches!(stage["verdict"].as_str(), Some("passes" | "reported")));
+    Ok(failed
+        .map(|stage| {
+            stage["name"]
+                .as_str()
+                .unwrap_or("one without a name")
+                .to_owned()
+        })
+        .collect())
+}
+
+/// Waits for a program; the most memory that it had resident, in KiB.
+fn watch(child: &mut Child) -> Result<u64, String> {
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let told = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let told = told.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok());
+        peak = told.map_or(peak, |told: u64| told.max(peak));
+        let ended = child.try_wait().map_err(|error| error.to_string())?;
+        match ended {
+            Some(status) if status.success() => return Ok(peak),
+            Some(status) => return Err(format!("fathometer site ended with {status}")),
+            None => thread::sleep(LOOK),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_law_that_is_not_met_is_named_and_silence_is_no_success() {
+        let stage = |name, verdict| json!({ "name": name, "verdict": verdict });
+        let stages = [
+            stage("a", "passes"),
+            stage("b", "differs"),
+            stage("c", "reported"),
+        ];
+        let said = json!({ "fit": { "stages": stages } });
+        assert_eq!(failed(&said), Ok(vec!["b".to_owned()]));
+        assert!(failed(&json!({ "fit": { "stages": [] } })).is_err());
+        assert!(failed(&json!({})).is_err());
+    }
+}
