@@ -318,7 +318,8 @@ fn packets_and_octets_are_those_that_tshark_counts() {
     assert!(packets["h1.1"] < packets["h1.0"]);
 }
 
-/// Packets up and down, and octets of TCP's payload up and down, as tshark reads them at the client.
+/// Packets up and down, and octets of TCP's payload up and down, as tshark reads them at the client. What was sent
+/// again, as on a machine that stood still for a moment, counts as packets and not as octets.
 fn tshark(capture: &Path) -> Option<[u64; 4]> {
     Command::new("tshark").arg("--version").output().ok()?;
     let output = Command::new("tshark")
@@ -332,6 +333,10 @@ fn tshark(capture: &Path) -> Option<[u64; 4]> {
             "-e",
             "frame.interface_name",
             "-e",
+            "tcp.stream",
+            "-e",
+            "tcp.seq",
+            "-e",
             "tcp.len",
         ])
         .output()
@@ -342,11 +347,24 @@ fn tshark(capture: &Path) -> Option<[u64; 4]> {
         String::from_utf8_lossy(&output.stderr)
     );
     let mut counted = [0; 4];
+    let mut segments = Vec::new();
     for line in String::from_utf8(output.stdout).unwrap().lines() {
-        let (tap, length) = line.split_once('\t').unwrap();
-        let down = usize::from(tap == "client.rx");
+        let fields: Vec<&str> = line.split('\t').collect();
+        let down = usize::from(fields[0] == "client.rx");
         counted[down] += 1;
-        counted[2 + down] += length.parse::<u64>().unwrap_or(0);
+        let [stream, begin, length] = [1, 2, 3].map(|field| fields[field].parse::<u64>());
+        if let (Ok(stream), Ok(begin), Ok(length)) = (stream, begin, length) {
+            segments.push((down, stream, begin, begin + length));
+        }
+    }
+    segments.sort_unstable();
+    let mut seen = (usize::MAX, 0, 0);
+    for (down, stream, begin, end) in segments {
+        if (seen.0, seen.1) != (down, stream) {
+            seen = (down, stream, begin);
+        }
+        counted[2 + down] += end.saturating_sub(begin.max(seen.2));
+        seen.2 = seen.2.max(end);
     }
     Some(counted)
 }
