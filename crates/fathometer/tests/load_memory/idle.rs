@@ -16,7 +16,7 @@ use fathometer_workload::distribution::Law;
 use fathometer_workload::plan::{Choice, PageId, Pages, Plan, Sessions, Target, TargetId};
 
 use crate::serving;
-use crate::{ALONE, LIVE};
+use crate::{LIVE, alone};
 
 /// Files of a page: as many streams of HTTP/2 at a time.
 const MEMBERS: u32 = 60;
@@ -100,7 +100,7 @@ fn held(options: Options, exchanges: u64, wanted: impl Fn(i64, i64) -> bool) -> 
 /// What it holds for each of its users, that each have asked for a page and pause.
 #[test]
 fn a_user_of_http2_over_tls_that_pauses_is_small() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let server = Server::start();
     let held = |users: u32| {
         let mut pages = Pages::single(1);
@@ -136,7 +136,7 @@ fn a_user_of_http2_over_tls_that_pauses_is_small() {
 #[test]
 fn a_connection_that_has_become_idle_gives_its_buffers_back() {
     const CONNECTIONS: usize = 100;
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let server = Server::start();
     // All at once, so that each needs a connection, and then one that never comes.
     let mut times = vec![Duration::ZERO; CONNECTIONS];
