@@ -8,9 +8,9 @@ use super::Options;
 use super::capture::{Format, Integrity, Interface, LinkType, Record};
 use super::class::{Class, ClassCounts};
 use super::connection::{Connection, Novelty};
-use super::flow::FlowKey;
+use super::flow::{FlowKey, FlowMap};
 use super::link;
-use super::parse::{Endpoint, IpPacket, Parsed, Segment, Transport};
+use super::parse::{Endpoint, IcmpKind, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
 use super::sent::{CauseId, Causes, Tally, Transmissions};
 use super::summary::{
@@ -41,11 +41,15 @@ pub(super) struct Accountant<'a> {
     /// What is not TCP, by direction.
     plain: [DirectionSummary; 2],
     undirected: u64,
-    flows: HashMap<FlowKey, u32>,
+    flows: FlowMap<u32>,
     /// The flow of the last packet: packets come in trains.
     recent: Option<(FlowKey, u32)>,
     connections: Vec<Tracked>,
-    /// The client of each pair of hosts, for packets without connections.
+    /// Of each flow of UDP whether the end that its key has first is the client.
+    datagrams: FlowMap<bool>,
+    /// Packets from a host to itself that nothing gives a direction.
+    one_host: u64,
+    /// The client of each pair of hosts, for packets without ports.
     hosts: HashMap<(Endpoint, Endpoint), Endpoint>,
     rtt: [Quantiles; 2],
     trains: RunSummary,
@@ -104,7 +108,9 @@ impl<'a> Accountant<'a> {
             other: OtherCounts::default(),
             plain: Default::default(),
             undirected: 0,
-            flows: HashMap::new(),
+            flows: FlowMap::default(),
+            datagrams: FlowMap::default(),
+            one_host: 0,
             recent: None,
             connections: Vec::new(),
             hosts: HashMap::new(),
@@ -317,7 +323,7 @@ impl<'a> Accountant<'a> {
         };
         match ip.transport {
             Transport::Udp => self.other.udp += 1,
-            Transport::Icmp => self.other.icmp += 1,
+            Transport::Icmp(_) => self.other.icmp += 1,
             Transport::Fragment => self.other.fragments += 1,
             Transport::Tcp(_) | Transport::MalformedTcp => self.other.odd_tcp += 1,
             Transport::Other => self.other.other_ip += 1,
@@ -325,13 +331,7 @@ impl<'a> Accountant<'a> {
         let direction = match role {
             Some(role) if role.is_up() => Direction::Up,
             Some(_) => Direction::Down,
-            None => {
-                let source = ip.source.without_port();
-                match self.client_of(source, ip.destination.without_port(), source) == source {
-                    true => Direction::Up,
-                    false => Direction::Down,
-                }
-            }
+            None => self.direction_of(ip),
         };
         let figures = &mut self.plain[direction as usize];
         let at = Instant::from_nanos(time);
@@ -339,6 +339,43 @@ impl<'a> Accountant<'a> {
         figures.ip_bytes += Bytes(u64::from(ip.length));
         figures.first.get_or_insert(at);
         figures.last = figures.last.max(Some(at));
+    }
+
+    /// The direction of a packet that is not of TCP, at a tap that does not tell.
+    ///
+    /// A datagram of UDP belongs to a flow, whose client is found once: with its first datagram. Other packets
+    /// have only their addresses, and where these are one (loopback) only what they say.
+    fn direction_of(&mut self, ip: &IpPacket) -> Direction {
+        let (source, destination) = (ip.source, ip.destination);
+        let hosts = [source.without_port(), destination.without_port()];
+        let has_ports = (source.port(), destination.port()) != (0, 0);
+        let goes_up = if matches!(ip.transport, Transport::Udp) && has_ports {
+            let key = FlowKey::of(ip);
+            let is_low = key.is_low(source);
+            let low_is_client = self.datagrams.get(&key).unwrap_or_else(|| {
+                let is_client = opens_flow(source, destination);
+                let low_is_client = is_low == is_client;
+                self.datagrams.insert(key, low_is_client);
+                self.client_of(hosts[0], hosts[1], hosts[usize::from(!is_client)]);
+                low_is_client
+            });
+            is_low == low_is_client
+        } else if hosts[0] == hosts[1] {
+            match ip.transport {
+                Transport::Icmp(IcmpKind::Request) => true,
+                Transport::Icmp(IcmpKind::Reply) => false,
+                _ => {
+                    self.one_host += 1;
+                    true
+                }
+            }
+        } else {
+            self.client_of(hosts[0], hosts[1], hosts[0]) == hosts[0]
+        };
+        match goes_up {
+            true => Direction::Up,
+            false => Direction::Down,
+        }
     }
 
     /// The client of two hosts: whoever was first taken to be it.
@@ -353,7 +390,7 @@ impl<'a> Accountant<'a> {
         let key = FlowKey::of(arrival.ip);
         let known = match self.recent {
             Some((recent, index)) if recent == key => Some(index),
-            _ => self.flows.get(&key).copied(),
+            _ => self.flows.get(&key),
         };
         if let Some(index) = known {
             let connection = &self.connections[index as usize].connection;
@@ -545,6 +582,13 @@ impl<'a> Accountant<'a> {
                 self.without_time
             ));
         }
+        if self.one_host > 0 {
+            notes.push(format!(
+                "{} packets go from a host to itself without ports: their direction is unknown, and they \
+                 count as up",
+                self.one_host
+            ));
+        }
         if self.backwards > BACKWARDS_LIMIT {
             notes.push(format!(
                 "time goes backwards by up to {:.3} ms: the file is not in the order of its stamps",
@@ -563,4 +607,11 @@ impl<'a> Accountant<'a> {
         }
         notes
     }
+}
+
+/// Whether the sender of a flow's first captured datagram is its client: unless it sends from a system port
+/// (RFC 6335) to another, as a server does whose request came before the capture.
+fn opens_flow(source: Endpoint, destination: Endpoint) -> bool {
+    const SYSTEM_PORTS: u16 = 1024;
+    source.port() >= SYSTEM_PORTS || destination.port() < SYSTEM_PORTS
 }

@@ -16,7 +16,8 @@ use super::tap::TapChoice;
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// From the side that sent the first SYN. Where the capture has no SYN of a connection: from
-    /// the client by the tap's name, else towards the lower port.
+    /// the client by the tap's name, else towards the lower port. Of UDP: from the end that sent the flow's
+    /// first datagram, or away from it where that came from a system port and went to another.
     Up,
     /// The other way.
     Down,

@@ -495,6 +495,77 @@ fn what_is_no_tcp_stands_in_the_partition_too() {
 }
 
 #[test]
+fn datagrams_go_up_or_down_by_flow_also_where_both_ends_are_one_host() {
+    let datagram = |from: &str, to: &str| {
+        let (from, to) = (address(from), address(to));
+        let header = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+        ip_packet(from, to, 17, &[&header[..], &[0, 8, 0, 0]].concat())
+    };
+    let directions = |packets: &[Vec<u8>]| {
+        let mut writer = CaptureWriter::pcapng(&[("lo", 101)]);
+        for (n, packet) in packets.iter().enumerate() {
+            writer.packet(0, n as u64, packet, None);
+        }
+        let accounting = account(writer.octets(), &Options::default()).unwrap();
+        assert_eq!(accounting.undirected, 0);
+        (accounting.up.packets(), accounting.down.packets())
+    };
+    for [client, server] in [
+        ["127.0.0.1:4433", "127.0.0.1:50000"],
+        ["127.0.0.1:50000", "127.0.0.1:4433"],
+        ["[::1]:50000", "[::1]:4433"],
+        ["10.0.0.1:50000", "10.0.0.2:4433"],
+    ] {
+        let mut packets = vec![datagram(client, server); 15];
+        packets.extend(vec![datagram(server, client); 20]);
+        assert_eq!(directions(&packets), (15, 20), "{client}");
+    }
+    // Two flows between the same hosts, opened from either side.
+    let packets = [
+        datagram("10.0.0.1:50000", "10.0.0.2:53"),
+        datagram("10.0.0.2:50000", "10.0.0.1:53"),
+        datagram("10.0.0.2:53", "10.0.0.1:50000"),
+    ];
+    assert_eq!(directions(&packets), (2, 1));
+    // The capture began after the question.
+    let answer = datagram("10.0.0.2:53", "10.0.0.1:50000");
+    assert_eq!(directions(&[answer]), (0, 1));
+}
+
+#[test]
+fn echoes_of_a_host_to_itself_have_directions() {
+    let loopback = address("127.0.0.1:0");
+    let mut writer = CaptureWriter::pcapng(&[("lo", 101)]);
+    for kind in [8, 0, 8, 0, 3] {
+        let message = [kind, 0, 0, 0, 0, 0, 0, 0];
+        writer.packet(0, 0, &ip_packet(loopback, loopback, 1, &message), None);
+    }
+    let accounting = account(writer.octets(), &Options::default()).unwrap();
+    assert_eq!((accounting.up.packets(), accounting.down.packets()), (3, 2));
+    let told = |note: &String| note.starts_with("1 packets go from a host to itself");
+    assert!(accounting.notes.iter().any(told), "{:?}", accounting.notes);
+}
+
+#[test]
+fn many_holes_repeat_nothing() {
+    // Every other segment was not captured; what came later fills the holes, and then one is repeated.
+    let mut talk = conversation((1, 1));
+    let mut packets = opened(&mut talk);
+    let segments: Vec<SegmentPlan> = (0..8_000).map(|_| talk.down(ACK, 10)).collect();
+    packets.extend(segments.iter().step_by(2).map(|plan| (100, plan.clone())));
+    let late = segments.iter().skip(1).step_by(2);
+    packets.extend(late.map(|plan| (200, plan.clone())));
+    let accounting = accounted(&packets);
+    assert_eq!(accounting.down.retransmitted_packets, 0);
+    // The last one is beyond all others.
+    assert_eq!(accounting.down.out_of_order_packets, 3_999);
+    packets.push((300, segments[0].clone()));
+    let accounting = accounted(&packets);
+    assert_eq!(accounting.down.retransmitted_packets, 1);
+    assert_eq!(accounting.down.unique_payload_bytes, Bytes(80_000));
+}
+
+#[test]
 fn time_sequences_are_relative_to_the_syn() {
     let options = Options {
         time_sequences: 5,
