@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use fathometer_model::{Bytes, Instant};
 
 use super::Options;
-use super::capture::{Format, Integrity, Interface, LinkType, Record};
+use super::capture::{CaptureError, Format, Integrity, Interface, LinkType, Record};
 use super::class::{Class, ClassCounts};
 use super::connection::{Connection, Novelty};
 use super::flow::{FlowKey, FlowMap};
 use super::link;
+use super::list::ConnectionList;
 use super::parse::{Endpoint, IcmpKind, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
-use super::sent::{CauseId, Causes, Tally, Transmissions};
+use super::sent::{CauseId, Causes, Tally};
+use super::store::Store;
 use super::summary::{
     Accounting, Direction, DirectionSummary, Happening, IdleGap, InterfaceSummary, OtherCounts,
     Repetition, RunSummary, SentSummary,
@@ -22,6 +24,9 @@ use super::time_sequence::{Recorder, TimeSequence};
 
 /// Entries of each list in the result that is as long as the capture is bad.
 const LIST_LIMIT: usize = 10_000;
+/// Pairs of hosts whose client is remembered. Of others the lower address is taken to be the client, for
+/// packets that have no ports.
+const HOST_LIMIT: usize = 65_536;
 /// Nanoseconds that stamps may go backwards without a note: writers that share a file take turns.
 const BACKWARDS_LIMIT: u64 = 1_000_000;
 
@@ -44,7 +49,7 @@ pub(super) struct Accountant<'a> {
     flows: FlowMap<u32>,
     /// The flow of the last packet: packets come in trains.
     recent: Option<(FlowKey, u32)>,
-    connections: Vec<Tracked>,
+    connections: Store,
     /// Of each flow of UDP whether the end that its key has first is the client.
     datagrams: FlowMap<bool>,
     /// Packets from a host to itself that nothing gives a direction.
@@ -76,13 +81,6 @@ struct Tap {
     drops: HashMap<CauseId, u64>,
 }
 
-/// A connection and what its two ends transmitted.
-#[derive(Debug)]
-struct Tracked {
-    connection: Connection,
-    transmissions: Option<Box<[Transmissions; 2]>>,
-}
-
 /// What is known of a packet before its connection is.
 struct Arrival<'a> {
     time: u64,
@@ -112,7 +110,7 @@ impl<'a> Accountant<'a> {
             datagrams: FlowMap::default(),
             one_host: 0,
             recent: None,
-            connections: Vec::new(),
+            connections: Store::default(),
             hosts: HashMap::new(),
             rtt: Default::default(),
             trains: RunSummary::default(),
@@ -211,19 +209,25 @@ impl<'a> Accountant<'a> {
             self.tap(index, interface);
         }
         self.runs.add(self.run.1);
-        for tracked in &self.connections {
-            self.trains.add(tracked.connection.train);
-        }
-        let (notes, sent) = (self.notes(interfaces), self.sees_senders());
         // Connections that only the uncounted taps saw have no figures; indices close up.
         let mut places = Vec::with_capacity(self.connections.len());
-        let mut connections = Vec::new();
-        for tracked in std::mem::take(&mut self.connections) {
+        let mut connections = ConnectionList::default();
+        let [mut up, mut down] = std::mem::take(&mut self.plain);
+        let mut headless = 0;
+        for tracked in std::mem::take(&mut self.connections).drain() {
+            let connection = tracked.connection;
             places.push(connections.len() as u32);
-            if tracked.connection.is_counted() {
-                connections.push(tracked.connection.summary());
+            self.trains.add(connection.train);
+            if !connection.is_counted() {
+                continue;
             }
+            headless += u64::from(connection.is_scale_unknown());
+            let summary = connection.summary();
+            up.absorb(&summary.up);
+            down.absorb(&summary.down);
+            connections.push(summary);
         }
+        let (notes, sent) = (self.notes(interfaces, headless), self.sees_senders());
         for gap in &mut self.idle_gaps {
             gap.connection = places[gap.connection as usize];
         }
@@ -234,11 +238,6 @@ impl<'a> Accountant<'a> {
             Some(recorder) => recorder.finish(&places, &connections),
             None => Vec::new(),
         };
-        let [mut up, mut down] = std::mem::take(&mut self.plain);
-        for connection in &connections {
-            up.absorb(&connection.up);
-            down.absorb(&connection.down);
-        }
         up.rtt = self.rtt[Direction::Up as usize].summary();
         down.rtt = self.rtt[Direction::Down as usize].summary();
         let accounting = Accounting {
@@ -267,6 +266,20 @@ impl<'a> Accountant<'a> {
             connections,
         };
         (accounting, sequences)
+    }
+
+    /// Fails when the capture needs more memory than it may.
+    pub(super) fn check_memory(&self) -> Result<(), CaptureError> {
+        let recorder = self.recorder.as_ref().map_or(0, Recorder::memory);
+        let flows = self.flows.memory() + self.datagrams.memory();
+        if self.connections.memory() + flows + recorder <= self.options.memory.0 {
+            return Ok(());
+        }
+        Err(CaptureError::Memory {
+            packets: self.taps.iter().flatten().map(|tap| tap.packets).sum(),
+            connections: self.connections.len() as u64,
+            limit: self.options.memory,
+        })
     }
 
     #[inline]
@@ -381,6 +394,9 @@ impl<'a> Accountant<'a> {
     /// The client of two hosts: whoever was first taken to be it.
     fn client_of(&mut self, one: Endpoint, other: Endpoint, client: Endpoint) -> Endpoint {
         let pair = (one.min(other), one.max(other));
+        if self.hosts.len() >= HOST_LIMIT && !self.hosts.contains_key(&pair) {
+            return pair.0;
+        }
         *self.hosts.entry(pair).or_insert(client)
     }
 
@@ -393,7 +409,7 @@ impl<'a> Accountant<'a> {
             _ => self.flows.get(&key),
         };
         if let Some(index) = known {
-            let connection = &self.connections[index as usize].connection;
+            let connection = &self.connections.at(index).connection;
             let direction = connection.direction(arrival.ip.source);
             let sequence = arrival.segment.sequence;
             if !connection.is_succeeded_by(direction, arrival.class, sequence) {
@@ -422,11 +438,7 @@ impl<'a> Accountant<'a> {
             server.without_port(),
             client.without_port(),
         );
-        let index = self.connections.len() as u32;
-        self.connections.push(Tracked {
-            connection: Connection::new(client, server),
-            transmissions: None,
-        });
+        let index = self.connections.add(Connection::new(client, server));
         self.flows.insert(key, index);
         self.recent = Some((key, index));
         index
@@ -434,7 +446,7 @@ impl<'a> Accountant<'a> {
 
     /// Follows what a sender puts into the path.
     fn transmit(&mut self, arrival: &Arrival<'_>, index: u32, vanished: bool) {
-        let tracked = &mut self.connections[index as usize];
+        let tracked = self.connections.at(index);
         let direction = tracked.connection.direction(arrival.ip.source);
         let transmissions = tracked.transmissions.get_or_insert_default();
         let transmissions = &mut transmissions[direction as usize];
@@ -469,7 +481,7 @@ impl<'a> Accountant<'a> {
             class,
             ..
         } = *arrival;
-        let connection = &mut self.connections[index as usize].connection;
+        let connection = &mut self.connections.at(index).connection;
         let direction = connection.direction(ip.source);
         let observed = connection.observe(time, direction, ip, segment, class);
         if let Some((gap, after)) = observed.gap {
@@ -537,7 +549,7 @@ impl<'a> Accountant<'a> {
             .collect()
     }
 
-    fn notes(&self, interfaces: &[Interface]) -> Vec<String> {
+    fn notes(&self, interfaces: &[Interface], headless: u64) -> Vec<String> {
         let mut notes = Vec::new();
         let named = |interface: &Interface| {
             let name = interface.name.as_deref();
@@ -595,10 +607,7 @@ impl<'a> Accountant<'a> {
                 self.backwards as f64 / 1e6
             ));
         }
-        let headless = self.connections.iter().filter(|tracked| {
-            tracked.connection.is_counted() && tracked.connection.is_scale_unknown()
-        });
-        match headless.count() {
+        match headless {
             0 => {}
             count => notes.push(format!(
                 "the opening of {count} connections is not in the capture: their windows may be \

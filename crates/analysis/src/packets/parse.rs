@@ -9,13 +9,15 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
+
 const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_ICMPV6: u8 = 58;
 
 /// An address and a port. IPv4 addresses are held as IPv4-mapped IPv6 addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The upper and the lower half: a `u128` would be padded to twice the length.
     address: [u64; 2],

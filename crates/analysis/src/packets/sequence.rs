@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// The 64-bit number closest to `reference` whose lower half is `sequence`.
 #[inline]
 pub(super) fn unwrap(reference: u64, sequence: u32) -> u64 {
@@ -19,7 +21,7 @@ pub(super) fn first_reference(sequence: u32) -> u64 {
 /// A set of sequence numbers as ranges that neither overlap nor touch.
 ///
 /// It is exact: memory grows with the number of holes, and [`SequenceSet::holes`] tells how many there are.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct SequenceSet {
     /// The highest range; empty while the set is. Most segments only make it longer.
     top: (u64, u64),
@@ -53,9 +55,13 @@ impl SequenceSet {
         self.insert_anywhere(start, end);
     }
 
-    /// Gaps between the ranges.
-    #[inline]
-    pub(super) fn holes(&self) -> usize {
+    /// Bytes of memory that it takes beside itself, about.
+    pub(super) fn memory(&self) -> u64 {
+        // A node of the tree has eleven ranges and is two thirds full.
+        self.holes() as u64 * 32
+    }
+
+    fn holes(&self) -> usize {
         self.lower.len()
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::capture::{Format, Integrity, LinkType};
 use super::class::{Class, ClassCounts};
+use super::list::ConnectionList;
 use super::quantiles::RttSummary;
 use super::tap::TapChoice;
 
@@ -88,7 +89,7 @@ pub struct Accounting {
     /// the path and says what the path dropped.
     pub sent: Option<SentSummary>,
     /// Every connection, in the order of their first packets.
-    pub connections: Vec<ConnectionSummary>,
+    pub connections: ConnectionList,
 }
 
 impl Accounting {
@@ -107,10 +108,7 @@ impl Accounting {
 
     /// Counted packets that belong to connections.
     pub fn connection_packets(&self) -> u64 {
-        self.connections
-            .iter()
-            .map(ConnectionSummary::packets)
-            .sum()
+        self.connections.iter().map(|one| one.packets()).sum()
     }
 
     /// Octets of IP packets.
