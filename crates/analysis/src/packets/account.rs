@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use fathometer_model::{Bytes, Instant};
 
 use super::Options;
-use super::capture::{Format, Integrity, Interface, LinkType, Record};
+use super::capture::{CaptureError, Format, Integrity, Interface, LinkType, Record};
 use super::class::{Class, ClassCounts};
 use super::connection::{Connection, Novelty};
-use super::flow::FlowKey;
+use super::flow::{FlowKey, FlowMap};
 use super::link;
-use super::parse::{Endpoint, IpPacket, Parsed, Segment, Transport};
+use super::list::ConnectionList;
+use super::parse::{Endpoint, IcmpKind, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
-use super::sent::{CauseId, Causes, Tally, Transmissions};
+use super::sent::{CauseId, Causes, Tally};
+use super::store::Store;
 use super::summary::{
     Accounting, Direction, DirectionSummary, Happening, IdleGap, InterfaceSummary, OtherCounts,
     Repetition, RunSummary, SentSummary,
@@ -22,6 +24,9 @@ use super::time_sequence::{Recorder, TimeSequence};
 
 /// Entries of each list in the result that is as long as the capture is bad.
 const LIST_LIMIT: usize = 10_000;
+/// Pairs of hosts whose client is remembered. Of others the lower address is taken to be the client, for
+/// packets that have no ports.
+const HOST_LIMIT: usize = 65_536;
 /// Nanoseconds that stamps may go backwards without a note: writers that share a file take turns.
 const BACKWARDS_LIMIT: u64 = 1_000_000;
 
@@ -41,11 +46,15 @@ pub(super) struct Accountant<'a> {
     /// What is not TCP, by direction.
     plain: [DirectionSummary; 2],
     undirected: u64,
-    flows: HashMap<FlowKey, u32>,
+    flows: FlowMap<u32>,
     /// The flow of the last packet: packets come in trains.
     recent: Option<(FlowKey, u32)>,
-    connections: Vec<Tracked>,
-    /// The client of each pair of hosts, for packets without connections.
+    connections: Store,
+    /// Of each flow of UDP whether the end that its key has first is the client.
+    datagrams: FlowMap<bool>,
+    /// Packets from a host to itself that nothing gives a direction.
+    one_host: u64,
+    /// The client of each pair of hosts, for packets without ports.
     hosts: HashMap<(Endpoint, Endpoint), Endpoint>,
     rtt: [Quantiles; 2],
     trains: RunSummary,
@@ -70,13 +79,6 @@ struct Tap {
     counted: bool,
     packets: u64,
     drops: HashMap<CauseId, u64>,
-}
-
-/// A connection and what its two ends transmitted.
-#[derive(Debug)]
-struct Tracked {
-    connection: Connection,
-    transmissions: Option<Box<[Transmissions; 2]>>,
 }
 
 /// What is known of a packet before its connection is.
@@ -104,9 +106,11 @@ impl<'a> Accountant<'a> {
             other: OtherCounts::default(),
             plain: Default::default(),
             undirected: 0,
-            flows: HashMap::new(),
+            flows: FlowMap::default(),
+            datagrams: FlowMap::default(),
+            one_host: 0,
             recent: None,
-            connections: Vec::new(),
+            connections: Store::default(),
             hosts: HashMap::new(),
             rtt: Default::default(),
             trains: RunSummary::default(),
@@ -205,19 +209,25 @@ impl<'a> Accountant<'a> {
             self.tap(index, interface);
         }
         self.runs.add(self.run.1);
-        for tracked in &self.connections {
-            self.trains.add(tracked.connection.train);
-        }
-        let (notes, sent) = (self.notes(interfaces), self.sees_senders());
         // Connections that only the uncounted taps saw have no figures; indices close up.
         let mut places = Vec::with_capacity(self.connections.len());
-        let mut connections = Vec::new();
-        for tracked in std::mem::take(&mut self.connections) {
+        let mut connections = ConnectionList::default();
+        let [mut up, mut down] = std::mem::take(&mut self.plain);
+        let mut headless = 0;
+        for tracked in std::mem::take(&mut self.connections).drain() {
+            let connection = tracked.connection;
             places.push(connections.len() as u32);
-            if tracked.connection.is_counted() {
-                connections.push(tracked.connection.summary());
+            self.trains.add(connection.train);
+            if !connection.is_counted() {
+                continue;
             }
+            headless += u64::from(connection.is_scale_unknown());
+            let summary = connection.summary();
+            up.absorb(&summary.up);
+            down.absorb(&summary.down);
+            connections.push(summary);
         }
+        let (notes, sent) = (self.notes(interfaces, headless), self.sees_senders());
         for gap in &mut self.idle_gaps {
             gap.connection = places[gap.connection as usize];
         }
@@ -228,11 +238,6 @@ impl<'a> Accountant<'a> {
             Some(recorder) => recorder.finish(&places, &connections),
             None => Vec::new(),
         };
-        let [mut up, mut down] = std::mem::take(&mut self.plain);
-        for connection in &connections {
-            up.absorb(&connection.up);
-            down.absorb(&connection.down);
-        }
         up.rtt = self.rtt[Direction::Up as usize].summary();
         down.rtt = self.rtt[Direction::Down as usize].summary();
         let accounting = Accounting {
@@ -261,6 +266,20 @@ impl<'a> Accountant<'a> {
             connections,
         };
         (accounting, sequences)
+    }
+
+    /// Fails when the capture needs more memory than it may.
+    pub(super) fn check_memory(&self) -> Result<(), CaptureError> {
+        let recorder = self.recorder.as_ref().map_or(0, Recorder::memory);
+        let flows = self.flows.memory() + self.datagrams.memory();
+        if self.connections.memory() + flows + recorder <= self.options.memory.0 {
+            return Ok(());
+        }
+        Err(CaptureError::Memory {
+            packets: self.taps.iter().flatten().map(|tap| tap.packets).sum(),
+            connections: self.connections.len() as u64,
+            limit: self.options.memory,
+        })
     }
 
     #[inline]
@@ -317,7 +336,7 @@ impl<'a> Accountant<'a> {
         };
         match ip.transport {
             Transport::Udp => self.other.udp += 1,
-            Transport::Icmp => self.other.icmp += 1,
+            Transport::Icmp(_) => self.other.icmp += 1,
             Transport::Fragment => self.other.fragments += 1,
             Transport::Tcp(_) | Transport::MalformedTcp => self.other.odd_tcp += 1,
             Transport::Other => self.other.other_ip += 1,
@@ -325,13 +344,7 @@ impl<'a> Accountant<'a> {
         let direction = match role {
             Some(role) if role.is_up() => Direction::Up,
             Some(_) => Direction::Down,
-            None => {
-                let source = ip.source.without_port();
-                match self.client_of(source, ip.destination.without_port(), source) == source {
-                    true => Direction::Up,
-                    false => Direction::Down,
-                }
-            }
+            None => self.direction_of(ip),
         };
         let figures = &mut self.plain[direction as usize];
         let at = Instant::from_nanos(time);
@@ -341,9 +354,49 @@ impl<'a> Accountant<'a> {
         figures.last = figures.last.max(Some(at));
     }
 
+    /// The direction of a packet that is not of TCP, at a tap that does not tell.
+    ///
+    /// A datagram of UDP belongs to a flow, whose client is found once: with its first datagram. Other packets
+    /// have only their addresses, and where these are one (loopback) only what they say.
+    fn direction_of(&mut self, ip: &IpPacket) -> Direction {
+        let (source, destination) = (ip.source, ip.destination);
+        let hosts = [source.without_port(), destination.without_port()];
+        let has_ports = (source.port(), destination.port()) != (0, 0);
+        let goes_up = if matches!(ip.transport, Transport::Udp) && has_ports {
+            let key = FlowKey::of(ip);
+            let is_low = key.is_low(source);
+            let low_is_client = self.datagrams.get(&key).unwrap_or_else(|| {
+                let is_client = opens_flow(source, destination);
+                let low_is_client = is_low == is_client;
+                self.datagrams.insert(key, low_is_client);
+                self.client_of(hosts[0], hosts[1], hosts[usize::from(!is_client)]);
+                low_is_client
+            });
+            is_low == low_is_client
+        } else if hosts[0] == hosts[1] {
+            match ip.transport {
+                Transport::Icmp(IcmpKind::Request) => true,
+                Transport::Icmp(IcmpKind::Reply) => false,
+                _ => {
+                    self.one_host += 1;
+                    true
+                }
+            }
+        } else {
+            self.client_of(hosts[0], hosts[1], hosts[0]) == hosts[0]
+        };
+        match goes_up {
+            true => Direction::Up,
+            false => Direction::Down,
+        }
+    }
+
     /// The client of two hosts: whoever was first taken to be it.
     fn client_of(&mut self, one: Endpoint, other: Endpoint, client: Endpoint) -> Endpoint {
         let pair = (one.min(other), one.max(other));
+        if self.hosts.len() >= HOST_LIMIT && !self.hosts.contains_key(&pair) {
+            return pair.0;
+        }
         *self.hosts.entry(pair).or_insert(client)
     }
 
@@ -353,10 +406,10 @@ impl<'a> Accountant<'a> {
         let key = FlowKey::of(arrival.ip);
         let known = match self.recent {
             Some((recent, index)) if recent == key => Some(index),
-            _ => self.flows.get(&key).copied(),
+            _ => self.flows.get(&key),
         };
         if let Some(index) = known {
-            let connection = &self.connections[index as usize].connection;
+            let connection = &self.connections.at(index).connection;
             let direction = connection.direction(arrival.ip.source);
             let sequence = arrival.segment.sequence;
             if !connection.is_succeeded_by(direction, arrival.class, sequence) {
@@ -385,11 +438,7 @@ impl<'a> Accountant<'a> {
             server.without_port(),
             client.without_port(),
         );
-        let index = self.connections.len() as u32;
-        self.connections.push(Tracked {
-            connection: Connection::new(client, server),
-            transmissions: None,
-        });
+        let index = self.connections.add(Connection::new(client, server));
         self.flows.insert(key, index);
         self.recent = Some((key, index));
         index
@@ -397,7 +446,7 @@ impl<'a> Accountant<'a> {
 
     /// Follows what a sender puts into the path.
     fn transmit(&mut self, arrival: &Arrival<'_>, index: u32, vanished: bool) {
-        let tracked = &mut self.connections[index as usize];
+        let tracked = self.connections.at(index);
         let direction = tracked.connection.direction(arrival.ip.source);
         let transmissions = tracked.transmissions.get_or_insert_default();
         let transmissions = &mut transmissions[direction as usize];
@@ -432,7 +481,7 @@ impl<'a> Accountant<'a> {
             class,
             ..
         } = *arrival;
-        let connection = &mut self.connections[index as usize].connection;
+        let connection = &mut self.connections.at(index).connection;
         let direction = connection.direction(ip.source);
         let observed = connection.observe(time, direction, ip, segment, class);
         if let Some((gap, after)) = observed.gap {
@@ -500,7 +549,7 @@ impl<'a> Accountant<'a> {
             .collect()
     }
 
-    fn notes(&self, interfaces: &[Interface]) -> Vec<String> {
+    fn notes(&self, interfaces: &[Interface], headless: u64) -> Vec<String> {
         let mut notes = Vec::new();
         let named = |interface: &Interface| {
             let name = interface.name.as_deref();
@@ -545,16 +594,20 @@ impl<'a> Accountant<'a> {
                 self.without_time
             ));
         }
+        if self.one_host > 0 {
+            notes.push(format!(
+                "{} packets go from a host to itself without ports: their direction is unknown, and they \
+                 count as up",
+                self.one_host
+            ));
+        }
         if self.backwards > BACKWARDS_LIMIT {
             notes.push(format!(
                 "time goes backwards by up to {:.3} ms: the file is not in the order of its stamps",
                 self.backwards as f64 / 1e6
             ));
         }
-        let headless = self.connections.iter().filter(|tracked| {
-            tracked.connection.is_counted() && tracked.connection.is_scale_unknown()
-        });
-        match headless.count() {
+        match headless {
             0 => {}
             count => notes.push(format!(
                 "the opening of {count} connections is not in the capture: their windows may be \
@@ -563,4 +616,11 @@ impl<'a> Accountant<'a> {
         }
         notes
     }
+}
+
+/// Whether the sender of a flow's first captured datagram is its client: unless it sends from a system port
+/// (RFC 6335) to another, as a server does whose request came before the capture.
+fn opens_flow(source: Endpoint, destination: Endpoint) -> bool {
+    const SYSTEM_PORTS: u16 = 1024;
+    source.port() >= SYSTEM_PORTS || destination.port() < SYSTEM_PORTS
 }

@@ -2,11 +2,12 @@
 //!
 //! Both directions are followed as an observer at the tap must: what was sent is what was seen.
 //! Sequence numbers are unwrapped to 64 bits; the work per packet does not grow with the
-//! connection, and neither does memory beyond the packets in flight.
+//! connection, and neither does memory beyond the packets in flight and the holes in what was seen.
 
 use std::collections::VecDeque;
 
 use fathometer_model::{Bytes, Instant};
+use serde::{Deserialize, Serialize};
 
 use super::class::Class;
 use super::parse::{Endpoint, Flags, IpPacket, Segment};
@@ -54,7 +55,7 @@ pub(super) struct Observed {
 }
 
 /// One connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Connection {
     client: Endpoint,
     server: Endpoint,
@@ -72,7 +73,7 @@ pub(super) struct Connection {
 }
 
 /// What one end sent.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Side {
     figures: DirectionSummary,
     /// Any recent number of this end's sequence space, to unwrap by.
@@ -222,6 +223,15 @@ impl Connection {
     /// Whether windows may be scaled by a factor that the capture does not show.
     pub(super) fn is_scale_unknown(&self) -> bool {
         self.sides.iter().any(|side| side.initial.is_none())
+    }
+
+    /// Bytes of memory that it takes beside itself, about.
+    pub(super) fn memory(&self) -> u64 {
+        let side = |side: &Side| {
+            let flight = (side.flight.capacity() * size_of::<(u64, u64)>()) as u64;
+            flight + side.seen.memory() + side.rtt.memory()
+        };
+        self.sides.iter().map(side).sum()
     }
 
     /// The figures, at the end of the capture.

@@ -69,8 +69,13 @@ impl Accounting {
 
     fn put_connections(&self, metrics: &mut Metrics) {
         let connections = &self.connections;
+        let mut endings = BTreeMap::<Ending, u64>::new();
+        for connection in connections.iter() {
+            *endings.entry(connection.ending).or_default() += 1;
+        }
         let count = |wanted: fn(&Ending) -> bool| {
-            connections.iter().filter(|c| wanted(&c.ending)).count() as f64
+            let counts = endings.iter().filter(|(ending, _)| wanted(ending));
+            counts.map(|(_, count)| *count).sum::<u64>() as f64
         };
         metrics.put("connections", connections.len() as f64);
         metrics.put("connections_closed", count(|e| *e == Ending::Closed));

@@ -29,19 +29,24 @@ pub mod time_sequence;
 mod account;
 mod connection;
 mod flow;
+mod list;
 mod metrics;
 mod quantiles;
 mod sent;
 mod sequence;
 mod service;
+mod store;
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use fathometer_model::Bytes;
+
 pub use self::capture::{CaptureError, Integrity};
 pub use self::class::{Class, ClassCounts};
+pub use self::list::ConnectionList;
 pub use self::quantiles::RttSummary;
 pub use self::service::{ServicePeriod, service_period, service_period_of_file};
 pub use self::summary::{
@@ -52,6 +57,11 @@ pub use self::time_sequence::TimeSequence;
 
 use self::account::Accountant;
 use self::capture::Capture;
+
+/// The memory that an accounting takes at most unless told otherwise: enough for eight million connections.
+const MEMORY: Bytes = Bytes(2 << 30);
+/// Packets between two looks at the memory in use.
+const PACKETS_PER_LOOK: u64 = 1 << 17;
 
 /// How a capture is accounted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +76,8 @@ pub struct Options {
     pub train_gap: Duration,
     /// Of how many connections, the first ones, the time sequence is taken down.
     pub time_sequences: usize,
+    /// Memory that the accounting takes at most, about. Connections take most of it: some 250 bytes each.
+    pub memory: Bytes,
 }
 
 impl Default for Options {
@@ -75,6 +87,7 @@ impl Default for Options {
             idle_threshold: Duration::from_millis(39),
             train_gap: Duration::from_millis(500),
             time_sequences: 0,
+            memory: MEMORY,
         }
     }
 }
@@ -82,7 +95,8 @@ impl Default for Options {
 /// Accounts for a capture.
 ///
 /// # Errors
-/// When no packet can be read because this is no capture, or when the system fails to read. A
+/// When no packet can be read because this is no capture, when the system fails to read, or when the capture
+/// needs more than [`Options::memory`]. A
 /// file that is cut short or damaged further on is no error: [`Accounting::integrity`] tells.
 pub fn account(reader: impl Read, options: &Options) -> Result<Accounting, CaptureError> {
     account_with_sequences(reader, options).map(|(accounting, _)| accounting)
@@ -100,8 +114,13 @@ pub fn account_with_sequences(
     let mut capture = Capture::open(reader)?;
     let mut accountant = Accountant::new(options);
     while let Some(record) = capture.next_record()? {
+        let is_time_to_look = record.number % PACKETS_PER_LOOK == PACKETS_PER_LOOK - 1;
         accountant.observe(&record);
+        if is_time_to_look {
+            accountant.check_memory()?;
+        }
     }
+    accountant.check_memory()?;
     Ok(accountant.finish(
         capture.format(),
         capture.integrity().clone(),

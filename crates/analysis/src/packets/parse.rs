@@ -9,13 +9,15 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
+
 const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_ICMPV6: u8 = 58;
 
 /// An address and a port. IPv4 addresses are held as IPv4-mapped IPv6 addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The upper and the lower half: a `u128` would be padded to twice the length.
     address: [u64; 2],
@@ -66,9 +68,9 @@ pub enum Parsed {
 /// An IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpPacket {
-    /// Sender's address; the port is 0 unless the packet is TCP.
+    /// Sender's address; the port is 0 unless the packet is TCP or UDP.
     pub source: Endpoint,
-    /// Receiver's address; the port is 0 unless the packet is TCP.
+    /// Receiver's address; the port is 0 unless the packet is TCP or UDP.
     pub destination: Endpoint,
     /// Length of the packet with its header, in octets.
     pub length: u32,
@@ -86,13 +88,24 @@ pub enum Transport {
     /// A UDP datagram.
     Udp,
     /// ICMP or ICMPv6.
-    Icmp,
+    Icmp(IcmpKind),
     /// A part of a packet, the first included: its transport header, if present, describes more
     /// than it holds.
     Fragment,
     /// A TCP segment whose header is cut short or senseless.
     MalformedTcp,
     /// Another protocol.
+    Other,
+}
+
+/// What an ICMP message is to an exchange of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IcmpKind {
+    /// It asks: for an echo, a time stamp, an address mask.
+    Request,
+    /// It answers a request.
+    Reply,
+    /// An error, a message of neighbour discovery, or one whose type was not captured.
     Other,
 }
 
@@ -290,8 +303,23 @@ fn transport(ip: &mut IpPacket, protocol: u8, payload: &[u8]) {
             }
             None => Transport::MalformedTcp,
         },
-        PROTOCOL_UDP => Transport::Udp,
-        PROTOCOL_ICMP | PROTOCOL_ICMPV6 => Transport::Icmp,
+        PROTOCOL_UDP => {
+            if let Some(ports) = payload.first_chunk::<4>() {
+                ip.source.port = u16::from_be_bytes([ports[0], ports[1]]);
+                ip.destination.port = u16::from_be_bytes([ports[2], ports[3]]);
+            }
+            Transport::Udp
+        }
+        PROTOCOL_ICMP => Transport::Icmp(match payload.first() {
+            Some(8 | 13 | 15 | 17) => IcmpKind::Request,
+            Some(0 | 14 | 16 | 18) => IcmpKind::Reply,
+            _ => IcmpKind::Other,
+        }),
+        PROTOCOL_ICMPV6 => Transport::Icmp(match payload.first() {
+            Some(128) => IcmpKind::Request,
+            Some(129) => IcmpKind::Reply,
+            _ => IcmpKind::Other,
+        }),
         _ => Transport::Other,
     };
 }

@@ -26,7 +26,7 @@ pub struct RttSummary {
 }
 
 /// Collects samples.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Quantiles {
     count: u64,
     sum: u128,
@@ -61,6 +61,11 @@ impl Quantiles {
         }
         let slot = &mut self.buckets[bucket(value)];
         *slot = slot.saturating_add(1);
+    }
+
+    /// Bytes of memory that it takes beside itself, about.
+    pub(super) fn memory(&self) -> u64 {
+        (self.exact.capacity() * size_of::<u64>() + self.buckets.capacity() * size_of::<u32>()) as u64
     }
 
     /// `None` without samples.

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::parse::{Flags, Segment};
 use super::sequence::{SequenceSet, first_reference, unwrap};
 
@@ -15,7 +17,7 @@ const CAUSE_LIMIT: usize = 64;
 const LOST_LIMIT: usize = 65_536;
 
 /// One end's transmissions.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Transmissions {
     reference: Option<u64>,
     highest: u64,
@@ -25,7 +27,7 @@ pub(super) struct Transmissions {
 }
 
 /// Index into [`Causes`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct CauseId(u16);
 
 /// The causes that a capture names.
@@ -86,6 +88,12 @@ impl Transmissions {
         if let Some((start, end)) = self.range(segment) {
             self.lose(start, end, cause);
         }
+    }
+
+    /// Bytes of memory that they take, about.
+    pub(super) fn memory(&self) -> u64 {
+        let lost = self.lost.capacity() * size_of::<(u64, u64, CauseId)>();
+        (size_of::<Transmissions>() + lost) as u64 + self.sent.memory()
     }
 
     fn lose(&mut self, start: u64, end: u64, cause: CauseId) {

@@ -1,5 +1,9 @@
 //! Sequence numbers: from 32 bits that wrap to 64 bits that do not, and sets of them.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
 /// The 64-bit number closest to `reference` whose lower half is `sequence`.
 #[inline]
 pub(super) fn unwrap(reference: u64, sequence: u32) -> u64 {
@@ -14,28 +18,27 @@ pub(super) fn first_reference(sequence: u32) -> u64 {
     1 << 32 | u64::from(sequence)
 }
 
-/// The most separate ranges that a set holds. Real connections stay far below: each hole is a
-/// packet on its way.
-const RANGE_LIMIT: usize = 1_024;
-
-/// A set of sequence numbers as sorted ranges that neither overlap nor touch.
+/// A set of sequence numbers as ranges that neither overlap nor touch.
 ///
-/// Beyond [`RANGE_LIMIT`] ranges the lowest hole is taken as filled, so that memory is bounded
-/// whatever a file holds.
-#[derive(Debug, Clone, Default)]
+/// It is exact: memory grows with the number of holes, and [`SequenceSet::holes`] tells how many there are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct SequenceSet {
-    ranges: Vec<(u64, u64)>,
+    /// The highest range; empty while the set is. Most segments only make it longer.
+    top: (u64, u64),
+    /// All ranges below it: start and end.
+    lower: BTreeMap<u64, u64>,
 }
 
 impl SequenceSet {
     /// How many numbers from `start` to before `end` are in the set.
     pub(super) fn covered(&self, start: u64, end: u64) -> u64 {
-        let first = self.ranges.partition_point(|range| range.1 <= start);
-        self.ranges[first..]
-            .iter()
-            .take_while(|range| range.0 < end)
-            .map(|range| range.1.min(end) - range.0.max(start))
-            .sum()
+        if start >= end {
+            return 0;
+        }
+        let within = |range: (u64, u64)| range.1.min(end).saturating_sub(range.0.max(start));
+        let below = self.lower.range(..end).rev().map(|(from, to)| (*from, *to));
+        let below: u64 = below.take_while(|range| range.1 > start).map(within).sum();
+        below + within(self.top)
     }
 
     /// Puts the numbers from `start` to before `end` into the set.
@@ -44,25 +47,49 @@ impl SequenceSet {
         if start >= end {
             return;
         }
-        match self.ranges.last_mut() {
-            // In order: by far the most common.
-            Some(last) if last.1 == start => last.1 = end,
-            _ => self.insert_anywhere(start, end),
+        // In order: by far the most common.
+        if self.top.1 == start && self.top.0 < start {
+            self.top.1 = end;
+            return;
         }
+        self.insert_anywhere(start, end);
     }
 
-    fn insert_anywhere(&mut self, start: u64, end: u64) {
-        let first = self.ranges.partition_point(|range| range.1 < start);
-        let past = self.ranges.partition_point(|range| range.0 <= end);
-        let mut merged = (start, end);
-        if first < past {
-            merged.0 = merged.0.min(self.ranges[first].0);
-            merged.1 = merged.1.max(self.ranges[past - 1].1);
+    /// Bytes of memory that it takes beside itself, about.
+    pub(super) fn memory(&self) -> u64 {
+        // A node of the tree has eleven ranges and is two thirds full.
+        self.holes() as u64 * 32
+    }
+
+    fn holes(&self) -> usize {
+        self.lower.len()
+    }
+
+    fn insert_anywhere(&mut self, mut start: u64, mut end: u64) {
+        let is_empty = self.top.0 == self.top.1;
+        if is_empty {
+            self.top = (start, end);
+            return;
         }
-        self.ranges.splice(first..past, [merged]);
-        if self.ranges.len() > RANGE_LIMIT {
-            let lowest = self.ranges.remove(0);
-            self.ranges[0].0 = lowest.0;
+        if start > self.top.1 {
+            let below = std::mem::replace(&mut self.top, (start, end));
+            self.lower.insert(below.0, below.1);
+            return;
+        }
+        // The ranges that the new one overlaps or touches become part of it.
+        while let Some((from, to)) = self.lower.range(..=end).next_back() {
+            let (from, to) = (*from, *to);
+            if to < start {
+                break;
+            }
+            start = start.min(from);
+            end = end.max(to);
+            self.lower.remove(&from);
+        }
+        if end >= self.top.0 {
+            self.top = (start.min(self.top.0), end.max(self.top.1));
+        } else {
+            self.lower.insert(start, end);
         }
     }
 }
@@ -81,14 +108,18 @@ mod tests {
     }
 
     #[test]
-    fn a_set_with_too_many_holes_fills_the_lowest() {
+    fn a_set_with_many_holes_stays_exact() {
         let mut set = SequenceSet::default();
         for n in 0..5_000 {
             set.insert(n * 10, n * 10 + 1);
         }
-        assert_eq!(set.ranges.len(), RANGE_LIMIT);
-        assert_eq!(set.covered(0, 100), 100);
-        assert_eq!(set.covered(49_980, 50_000), 2);
+        assert_eq!(set.holes(), 4_999);
+        assert_eq!(set.covered(0, 100), 10);
+        assert_eq!(set.covered(0, 50_000), 5_000);
+        for n in 0..4_999 {
+            set.insert(n * 10 + 1, n * 10 + 10);
+        }
+        assert_eq!((set.holes(), set.top), (0, (0, 49_991)));
     }
 
     proptest! {
@@ -109,7 +140,9 @@ mod tests {
                 .filter(|flag| **flag)
                 .count();
             prop_assert_eq!(set.covered(start, start + length), expected as u64);
-            prop_assert!(set.ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
+            let ranges: Vec<(u64, u64)> =
+                set.lower.iter().map(|(from, to)| (*from, *to)).chain([set.top]).collect();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::capture::{Format, Integrity, LinkType};
 use super::class::{Class, ClassCounts};
+use super::list::ConnectionList;
 use super::quantiles::RttSummary;
 use super::tap::TapChoice;
 
@@ -16,7 +17,8 @@ use super::tap::TapChoice;
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// From the side that sent the first SYN. Where the capture has no SYN of a connection: from
-    /// the client by the tap's name, else towards the lower port.
+    /// the client by the tap's name, else towards the lower port. Of UDP: from the end that sent the flow's
+    /// first datagram, or away from it where that came from a system port and went to another.
     Up,
     /// The other way.
     Down,
@@ -87,7 +89,7 @@ pub struct Accounting {
     /// the path and says what the path dropped.
     pub sent: Option<SentSummary>,
     /// Every connection, in the order of their first packets.
-    pub connections: Vec<ConnectionSummary>,
+    pub connections: ConnectionList,
 }
 
 impl Accounting {
@@ -106,10 +108,7 @@ impl Accounting {
 
     /// Counted packets that belong to connections.
     pub fn connection_packets(&self) -> u64 {
-        self.connections
-            .iter()
-            .map(ConnectionSummary::packets)
-            .sum()
+        self.connections.iter().map(|one| one.packets()).sum()
     }
 
     /// Octets of IP packets.

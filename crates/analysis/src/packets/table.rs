@@ -163,7 +163,7 @@ impl Accounting {
         writeln!(out, "\nconnections")?;
         let mut line = |name: &str, value: String| writeln!(out, "  {name:22}{value}");
         let mut endings = std::collections::BTreeMap::<Ending, u64>::new();
-        for connection in &self.connections {
+        for connection in self.connections.iter() {
             *endings.entry(connection.ending).or_default() += 1;
         }
         let endings: Vec<String> = endings
@@ -277,8 +277,8 @@ impl Accounting {
         )?;
         for (n, connection) in self.connections.iter().take(CONNECTION_ROWS).enumerate() {
             let ConnectionSummary {
-                up,
-                down,
+                ref up,
+                ref down,
                 first,
                 last,
                 ..
@@ -290,7 +290,7 @@ impl Accounting {
                 [
                     &n.to_string(),
                     &format!("{:.6}", first.since(Instant::ZERO).as_secs_f64()),
-                    &format!("{:.6}", last.since(*first).as_secs_f64()),
+                    &format!("{:.6}", last.since(first).as_secs_f64()),
                     &up.packets().to_string(),
                     &down.packets().to_string(),
                     &unique(up),

@@ -79,9 +79,8 @@ fn a_page_is_accounted_for_to_the_octet() {
     assert_eq!(accounting.down.mss, Some(1_460));
     assert_eq!(accounting.down.outstanding_max, Bytes(2_920));
 
-    let [connection] = &accounting.connections[..] else {
-        panic!("{} connections", accounting.connections.len());
-    };
+    assert_eq!(accounting.connections.len(), 1);
+    let connection = accounting.connections.get(0).unwrap();
     assert_eq!(connection.client, address("10.0.0.1:1025"));
     assert_eq!(connection.ending, Ending::Closed);
     assert_eq!(connection.idle_max_ns, 99 * MS);
@@ -149,7 +148,7 @@ fn repetitions_and_reordering_are_told_apart() {
     assert_eq!(down.retransmitted_bytes, Bytes(1_600));
     assert_eq!(down.unique_payload_bytes, Bytes(3_000));
     assert_eq!(down.payload_bytes, Bytes(4_600));
-    assert_eq!(accounting.connections[0].ending, Ending::Open);
+    assert_eq!(accounting.connections.get(0).unwrap().ending, Ending::Open);
 }
 
 #[test]
@@ -281,13 +280,13 @@ fn a_new_syn_on_the_same_ports_is_another_connection() {
     packets.push((2_600, again.down(Flags::RST | ACK, 0)));
     let accounting = accounted(&packets);
     assert_eq!(accounting.connections.len(), 2);
-    assert_eq!(accounting.connections[0].ending, Ending::Closed);
+    assert_eq!(accounting.connections.get(0).unwrap().ending, Ending::Closed);
     assert_eq!(
-        accounting.connections[1].ending,
+        accounting.connections.get(1).unwrap().ending,
         Ending::Reset(Direction::Down)
     );
-    assert_eq!(accounting.connections[1].up.retransmitted_packets, 1);
-    assert_eq!(accounting.connections[1].packets(), 5);
+    assert_eq!(accounting.connections.get(1).unwrap().up.retransmitted_packets, 1);
+    assert_eq!(accounting.connections.get(1).unwrap().packets(), 5);
     assert_eq!(accounting.median_packets(), Some(8.0));
 }
 
@@ -298,7 +297,7 @@ fn a_reset_after_both_fins_does_not_unclose() {
     reset.flags = Flags::RST;
     packets.push((400, reset));
     let accounting = accounted(&packets);
-    assert_eq!(accounting.connections[0].ending, Ending::Closed);
+    assert_eq!(accounting.connections.get(0).unwrap().ending, Ending::Closed);
     assert_eq!(accounting.classes.of(Class::Rst), 1);
 }
 
@@ -307,7 +306,7 @@ fn a_connection_without_its_opening_goes_towards_the_lower_port() {
     let mut talk = conversation((5, 9));
     talk.open();
     let accounting = accounted(&[(0, talk.down(ACK, 100)), (1, talk.up(ACK, 0))]);
-    let connection = &accounting.connections[0];
+    let connection = accounting.connections.get(0).unwrap();
     assert_eq!(connection.server, address("10.0.0.2:80"));
     assert!(!connection.opening_seen);
     assert!(
@@ -327,7 +326,7 @@ fn trains_part_where_the_gap_is_too_long() {
     let accounting = accounted(&packets);
     assert_eq!((accounting.trains.count, accounting.trains.longest), (2, 3));
     assert_eq!(accounting.trains.mean(), Some(2.5));
-    assert_eq!(accounting.connections[0].trains, 2);
+    assert_eq!(accounting.connections.get(0).unwrap().trains, 2);
 }
 
 /// The path's four taps, 45 ms apart: the second of two responses is lost once and then sent once
@@ -492,6 +491,106 @@ fn what_is_no_tcp_stands_in_the_partition_too() {
     // The UDP datagram goes to the host that opened the connection.
     assert_eq!((accounting.up.packets(), accounting.down.packets()), (6, 1));
     assert_eq!(accounting.undirected, 1);
+}
+
+#[test]
+fn datagrams_go_up_or_down_by_flow_also_where_both_ends_are_one_host() {
+    let datagram = |from: &str, to: &str| {
+        let (from, to) = (address(from), address(to));
+        let header = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+        ip_packet(from, to, 17, &[&header[..], &[0, 8, 0, 0]].concat())
+    };
+    let directions = |packets: &[Vec<u8>]| {
+        let mut writer = CaptureWriter::pcapng(&[("lo", 101)]);
+        for (n, packet) in packets.iter().enumerate() {
+            writer.packet(0, n as u64, packet, None);
+        }
+        let accounting = account(writer.octets(), &Options::default()).unwrap();
+        assert_eq!(accounting.undirected, 0);
+        (accounting.up.packets(), accounting.down.packets())
+    };
+    for [client, server] in [
+        ["127.0.0.1:4433", "127.0.0.1:50000"],
+        ["127.0.0.1:50000", "127.0.0.1:4433"],
+        ["[::1]:50000", "[::1]:4433"],
+        ["10.0.0.1:50000", "10.0.0.2:4433"],
+    ] {
+        let mut packets = vec![datagram(client, server); 15];
+        packets.extend(vec![datagram(server, client); 20]);
+        assert_eq!(directions(&packets), (15, 20), "{client}");
+    }
+    // Two flows between the same hosts, opened from either side.
+    let packets = [
+        datagram("10.0.0.1:50000", "10.0.0.2:53"),
+        datagram("10.0.0.2:50000", "10.0.0.1:53"),
+        datagram("10.0.0.2:53", "10.0.0.1:50000"),
+    ];
+    assert_eq!(directions(&packets), (2, 1));
+    // The capture began after the question.
+    let answer = datagram("10.0.0.2:53", "10.0.0.1:50000");
+    assert_eq!(directions(&[answer]), (0, 1));
+}
+
+#[test]
+fn echoes_of_a_host_to_itself_have_directions() {
+    let loopback = address("127.0.0.1:0");
+    let mut writer = CaptureWriter::pcapng(&[("lo", 101)]);
+    for kind in [8, 0, 8, 0, 3] {
+        let message = [kind, 0, 0, 0, 0, 0, 0, 0];
+        writer.packet(0, 0, &ip_packet(loopback, loopback, 1, &message), None);
+    }
+    let accounting = account(writer.octets(), &Options::default()).unwrap();
+    assert_eq!((accounting.up.packets(), accounting.down.packets()), (3, 2));
+    let told = |note: &String| note.starts_with("1 packets go from a host to itself");
+    assert!(accounting.notes.iter().any(told), "{:?}", accounting.notes);
+}
+
+#[test]
+fn a_capture_that_needs_more_memory_than_it_may_is_refused() {
+    let mut writer = CaptureWriter::pcapng(&[("eth0", 101)]);
+    for n in 0..20_000u32 {
+        let [high, middle, low, _] = (n << 8).to_be_bytes();
+        let client = SocketAddr::from(([10, high, middle, low], 1_025));
+        let mut talk = Conversation::new(client, address("10.255.0.1:80"), (n, 1));
+        writer.packet(0, u64::from(n), &talk.up(Flags::SYN, 0).ip_packet(), None);
+    }
+    let within = |memory| {
+        let options = Options {
+            memory: Bytes(memory),
+            ..Options::default()
+        };
+        account(writer.octets(), &options)
+    };
+    assert_eq!(within(64 << 20).unwrap().connections.len(), 20_000);
+    let error = within(4 << 20).unwrap_err();
+    let CaptureError::Memory {
+        packets,
+        connections,
+        ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert_eq!((packets, connections), (20_000, 20_000));
+}
+
+#[test]
+fn many_holes_repeat_nothing() {
+    // Every other segment was not captured; what came later fills the holes, and then one is repeated.
+    let mut talk = conversation((1, 1));
+    let mut packets = opened(&mut talk);
+    let segments: Vec<SegmentPlan> = (0..8_000).map(|_| talk.down(ACK, 10)).collect();
+    packets.extend(segments.iter().step_by(2).map(|plan| (100, plan.clone())));
+    let late = segments.iter().skip(1).step_by(2);
+    packets.extend(late.map(|plan| (200, plan.clone())));
+    let accounting = accounted(&packets);
+    assert_eq!(accounting.down.retransmitted_packets, 0);
+    // The last one is beyond all others.
+    assert_eq!(accounting.down.out_of_order_packets, 3_999);
+    packets.push((300, segments[0].clone()));
+    let accounting = accounted(&packets);
+    assert_eq!(accounting.down.retransmitted_packets, 1);
+    assert_eq!(accounting.down.unique_payload_bytes, Bytes(80_000));
 }
 
 #[test]

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::class::Class;
 use super::connection::{Novelty, Observed};
-use super::summary::{ConnectionSummary, Direction};
+use super::list::ConnectionList;
+use super::summary::Direction;
 
 /// Points kept of one direction; a graph shows no more.
 const POINT_LIMIT: usize = 200_000;
@@ -147,6 +148,21 @@ impl Recorder {
         }
     }
 
+    /// Bytes of memory that it takes, about.
+    pub(super) fn memory(&self) -> u64 {
+        let ends = self.connections.iter().flat_map(|(_, ends)| ends);
+        let points = ends.map(|raw| {
+            let DirectionSequence {
+                segments,
+                acknowledgements,
+                window_edges,
+                marks,
+            } = &raw.sequence;
+            segments.len() + acknowledgements.len() + window_edges.len() + marks.len()
+        });
+        (points.sum::<usize>() * size_of::<SequenceSegment>()) as u64
+    }
+
     pub(super) fn record(
         &mut self,
         connection: u32,
@@ -228,20 +244,20 @@ impl Recorder {
     pub(super) fn finish(
         self,
         places: &[u32],
-        connections: &[ConnectionSummary],
+        connections: &ConnectionList,
     ) -> Vec<TimeSequence> {
         let sequence = |(index, [up, down]): (u32, [Raw; 2])| {
             let connection = places[index as usize];
-            let summary = &connections[connection as usize];
-            TimeSequence {
+            let summary = connections.get(connection as usize)?;
+            Some(TimeSequence {
                 connection,
                 client: summary.client,
                 server: summary.server,
                 up: up.relative(),
                 down: down.relative(),
-            }
+            })
         };
-        self.connections.into_iter().map(sequence).collect()
+        self.connections.into_iter().filter_map(sequence).collect()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,6 +11,8 @@ use clap::Args;
 use fathometer_analysis::packets::{
     Accounting, CaptureError, Options, TapChoice, TimeSequence, account_with_sequences, plot,
 };
+
+use serde::Serialize;
 
 use super::Failure;
 
@@ -38,6 +41,14 @@ pub struct TraceArguments {
     /// Also draw a time-sequence graph of the first connections into this file, as SVG
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    accounting: &'a Accounting,
+    metrics: BTreeMap<String, f64>,
 }
 
 /// Prints the accounting; the exit code tells whether the capture was whole.
@@ -112,9 +123,15 @@ impl TraceArguments {
             let table = accounting.table(&self.name(), self.connections);
             return out.write_all(table.as_bytes());
         }
-        let mut value = serde_json::to_value(accounting)?;
-        value["metrics"] = serde_json::to_value(accounting.metrics())?;
-        writeln!(out, "{value:#}")
+        // Written as it is made: there may be millions of connections.
+        let mut out = BufWriter::new(out);
+        let document = Document {
+            accounting,
+            metrics: accounting.metrics(),
+        };
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+        out.flush()
     }
 
     fn is_stdin(&self) -> bool {

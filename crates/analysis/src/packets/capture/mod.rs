@@ -14,6 +14,7 @@ mod window;
 
 use std::io::{self, Read};
 
+use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
 use self::window::Window;
@@ -49,6 +50,19 @@ pub enum CaptureError {
         offset: u64,
         /// What is wrong there.
         what: String,
+    },
+    /// The accounting needs more memory than it may take.
+    #[error(
+        "its {connections} connections, up to packet {packets}, need more than {limit} of memory: \
+         take a part of the capture (as with editcap or a capture filter), or allow more memory"
+    )]
+    Memory {
+        /// Packets read.
+        packets: u64,
+        /// Connections in them.
+        connections: u64,
+        /// What it may take.
+        limit: Bytes,
     },
     /// The system failed to read the file.
     #[error("failed to read at octet {offset}: {source}")]

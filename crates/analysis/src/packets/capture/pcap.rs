@@ -1,4 +1,8 @@
 //! The classic format: one header, then packet records.
+//!
+//! Old writers differ, and are read as libpcap reads them. Before version 2.3, and in version 543.0 of
+//! DG/UX, a record has the original length before the kept length; in version 2.3 either order occurs.
+//! Kuznetsov's variant of old Linux systems has 8 more bytes in front of each packet.
 
 use std::io::{self, Read};
 
@@ -7,14 +11,29 @@ use super::{BLOCK_LIMIT, Found, Interface, LinkType, Resolution, Step};
 
 /// Octets of the header.
 pub(super) const HEADER_LENGTH: usize = 24;
-/// Octets before the packet in a record.
+/// Bytes before the packet in a record.
 const RECORD_HEADER_LENGTH: usize = 16;
+/// The same in Kuznetsov's variant: with interface, protocol and packet type.
+const PATCHED_RECORD_HEADER_LENGTH: usize = 24;
 
 /// How this file's numbers are written.
 #[derive(Debug)]
 pub(super) struct State {
     big_endian: bool,
     nanoseconds: bool,
+    record_header_length: usize,
+    lengths: Lengths,
+}
+
+/// In which order a record has its two lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lengths {
+    /// The kept length, then the original length.
+    KeptFirst,
+    /// The original length, then the kept length.
+    OriginalFirst,
+    /// Either: the smaller one is the kept length.
+    Either,
 }
 
 /// Whether a file that begins with these octets is a classic capture.
@@ -24,16 +43,18 @@ pub(super) fn is_magic(magic: [u8; 4]) -> bool {
 
 /// Reads the header, all of whose octets are at hand.
 pub(super) fn open(header: &[u8]) -> Result<(State, Interface), String> {
-    let (big_endian, nanoseconds) = reading([header[0], header[1], header[2], header[3]])
+    let mut state = reading([header[0], header[1], header[2], header[3]])
         .ok_or_else(|| "not a magic number of pcap".to_owned())?;
-    let state = State {
-        big_endian,
-        nanoseconds,
+    state.lengths = match (state.u16(header, 4), state.u16(header, 6)) {
+        (2, ..3) | (543, 0) => Lengths::OriginalFirst,
+        (2, 3) => Lengths::Either,
+        (2, _) => Lengths::KeptFirst,
+        (major, minor) => {
+            return Err(format!(
+                "version {major}.{minor} of pcap; only version 2 is known"
+            ));
+        }
     };
-    let major = state.u16(header, 4);
-    if major != 2 {
-        return Err(format!("version {major} of pcap; only version 2 is known"));
-    }
     let interface = Interface {
         name: None,
         // The upper half of the field tells of a frame check sequence behind each packet, which
@@ -54,7 +75,8 @@ impl State {
         window: &mut Window<R>,
         _interfaces: &[Interface],
     ) -> io::Result<Step> {
-        if !window.fill(RECORD_HEADER_LENGTH)? {
+        let before = self.record_header_length;
+        if !window.fill(before)? {
             return Ok(match window.octets() {
                 [] => Step::End,
                 _ => Step::Truncated,
@@ -63,14 +85,22 @@ impl State {
         let header = window.octets();
         let seconds = u64::from(self.u32(header, 0));
         let fraction = u64::from(self.u32(header, 4));
-        let kept = self.u32(header, 8) as usize;
-        let original_length = self.u32(header, 12);
+        let (mut kept, mut original_length) = (self.u32(header, 8), self.u32(header, 12));
+        let swapped = match self.lengths {
+            Lengths::KeptFirst => false,
+            Lengths::OriginalFirst => true,
+            Lengths::Either => kept > original_length,
+        };
+        if swapped {
+            std::mem::swap(&mut kept, &mut original_length);
+        }
+        let kept = kept as usize;
         if kept > BLOCK_LIMIT {
             return Ok(Step::Damaged(format!(
                 "a packet record claims {kept} octets"
             )));
         }
-        let length = RECORD_HEADER_LENGTH + kept;
+        let length = before + kept;
         if !window.fill(length)? {
             return Ok(Step::Truncated);
         }
@@ -80,7 +110,7 @@ impl State {
             interface: 0,
             time: Some(seconds * 1_000_000_000 + fraction * scale),
             original_length,
-            data: RECORD_HEADER_LENGTH..length,
+            data: before..length,
             options: 0..0,
             big_endian: self.big_endian,
         }))
@@ -100,13 +130,22 @@ impl State {
     }
 }
 
-/// Byte order (big-endian?) and resolution (nanoseconds?) by the magic number.
-fn reading(magic: [u8; 4]) -> Option<(bool, bool)> {
-    match magic {
-        [0xa1, 0xb2, 0xc3, 0xd4] => Some((true, false)),
-        [0xd4, 0xc3, 0xb2, 0xa1] => Some((false, false)),
-        [0xa1, 0xb2, 0x3c, 0x4d] => Some((true, true)),
-        [0x4d, 0x3c, 0xb2, 0xa1] => Some((false, true)),
-        _ => None,
-    }
+/// How numbers are written, by the magic number.
+fn reading(magic: [u8; 4]) -> Option<State> {
+    let (big_endian, value) = match magic[0] {
+        0xa1 => (true, u32::from_be_bytes(magic)),
+        _ => (false, u32::from_le_bytes(magic)),
+    };
+    let (nanoseconds, record_header_length) = match value {
+        0xa1b2_c3d4 => (false, RECORD_HEADER_LENGTH),
+        0xa1b2_3c4d => (true, RECORD_HEADER_LENGTH),
+        0xa1b2_cd34 => (false, PATCHED_RECORD_HEADER_LENGTH),
+        _ => return None,
+    };
+    Some(State {
+        big_endian,
+        nanoseconds,
+        record_header_length,
+        lengths: Lengths::KeptFirst,
+    })
 }

@@ -44,6 +44,88 @@ fn classic_captures_of_both_orders_and_resolutions_say_the_same() {
     }
 }
 
+/// A classic capture of any version, with records of packets of 40 bytes whose first 20 were kept. `swapped`
+/// tells of which records the lengths are in the old order.
+fn classic(
+    magic: u32,
+    version: (u16, u16),
+    big_endian: bool,
+    packets: usize,
+    swapped: impl Fn(usize) -> bool,
+) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let put = |octets: &mut Vec<u8>, value: u32, length: usize| {
+        let bytes = value.to_be_bytes();
+        match big_endian {
+            true => octets.extend(&bytes[4 - length..]),
+            false => octets.extend(bytes[4 - length..].iter().rev()),
+        }
+    };
+    put(&mut octets, magic, 4);
+    put(&mut octets, u32::from(version.0), 2);
+    put(&mut octets, u32::from(version.1), 2);
+    for value in [0, 0, 96, 101] {
+        put(&mut octets, value, 4);
+    }
+    for packet in 0..packets {
+        let (first, second) = if swapped(packet) { (40, 20) } else { (20, 40) };
+        for value in [packet as u32, 7, first, second] {
+            put(&mut octets, value, 4);
+        }
+        if magic == 0xa1b2_cd34 {
+            octets.extend([0xee; 8]);
+        }
+        octets.extend([packet as u8; 20]);
+    }
+    octets
+}
+
+#[test]
+fn old_classic_captures_have_their_lengths_in_the_other_order() {
+    type Order = fn(usize) -> bool;
+    let cases: [((u16, u16), Order); 7] = [
+        ((2, 1), |_| true),
+        ((2, 2), |_| true),
+        ((2, 3), |_| false),
+        ((2, 3), |_| true),
+        ((2, 3), |packet| packet % 2 == 0),
+        ((2, 4), |_| false),
+        ((543, 0), |_| true),
+    ];
+    for (version, order) in cases {
+        for big_endian in [false, true] {
+            let octets = classic(0xa1b2_c3d4, version, big_endian, 40, order);
+            let mut capture = Capture::open(&octets[..]).unwrap();
+            let mut packets = 0;
+            while let Some(record) = capture.next_record().unwrap() {
+                assert_eq!((record.original_length, record.data.len()), (40, 20));
+                assert_eq!(record.data[0], packets);
+                packets += 1;
+            }
+            assert_eq!((packets, capture.integrity().is_whole()), (40, true));
+        }
+    }
+    for version in [(1, 2), (3, 0), (543, 1)] {
+        let octets = classic(0xa1b2_c3d4, version, false, 1, |_| false);
+        assert!(Capture::open(&octets[..]).is_err(), "{version:?}");
+    }
+}
+
+#[test]
+fn kuznetsovs_variant_has_more_before_each_packet() {
+    let octets = classic(0xa1b2_cd34, (2, 4), false, 40, |_| false);
+    let mut capture = Capture::open(&octets[..]).unwrap();
+    let mut packets = 0;
+    while let Some(record) = capture.next_record().unwrap() {
+        assert_eq!(
+            (record.original_length, record.data),
+            (40, &[packets; 20][..])
+        );
+        packets += 1;
+    }
+    assert_eq!((packets, capture.integrity().is_whole()), (40, true));
+}
+
 #[test]
 fn pcapng_of_both_orders_with_sections_and_comments() {
     for big_endian in [false, true] {

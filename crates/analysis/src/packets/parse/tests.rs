@@ -170,6 +170,6 @@ fn other_protocols_are_named() {
     let (client, server) = addresses(4);
     let transport = |protocol| parsed(&ip_packet(client, server, protocol, &[0; 8])).transport;
     assert_eq!(transport(17), Transport::Udp);
-    assert_eq!(transport(1), Transport::Icmp);
+    assert_eq!(transport(1), Transport::Icmp(IcmpKind::Reply));
     assert_eq!(transport(47), Transport::Other);
 }

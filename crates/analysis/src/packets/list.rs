@@ -1,0 +1,140 @@
+//! The connections of an accounting, packed: there may be millions.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use fathometer_model::Instant;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::store::{packed, unpacked};
+use super::summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
+
+/// Summaries of connections in a fifth of the memory that a `Vec` of them takes. They are unpacked one by one,
+/// as values.
+#[derive(Clone, Default, PartialEq)]
+pub struct ConnectionList {
+    items: Vec<Box<[u8]>>,
+}
+
+/// A summary as it is packed: `Ending` is encoded for readers of JSON, and not so that it can be packed.
+#[derive(Serialize, Deserialize)]
+struct Item {
+    client: SocketAddr,
+    server: SocketAddr,
+    opening_seen: bool,
+    first: Instant,
+    last: Instant,
+    how: u8,
+    idle_max_ns: u64,
+    trains: u64,
+    up: DirectionSummary,
+    down: DirectionSummary,
+}
+
+const ENDINGS: [Ending; 6] = [
+    Ending::Open,
+    Ending::Closed,
+    Ending::HalfClosed(Direction::Up),
+    Ending::HalfClosed(Direction::Down),
+    Ending::Reset(Direction::Up),
+    Ending::Reset(Direction::Down),
+];
+
+impl ConnectionList {
+    /// Connections.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// A connection by its place.
+    pub fn get(&self, index: usize) -> Option<ConnectionSummary> {
+        self.items.get(index).map(|item| summary(item))
+    }
+
+    /// All of them in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = ConnectionSummary> + '_ {
+        self.items.iter().map(|item| summary(item))
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, connection: ConnectionSummary) {
+        let how = ENDINGS.iter().position(|how| *how == connection.ending);
+        self.items.push(packed(&Item {
+            client: connection.client,
+            server: connection.server,
+            opening_seen: connection.opening_seen,
+            first: connection.first,
+            last: connection.last,
+            how: how.unwrap_or_default() as u8,
+            idle_max_ns: connection.idle_max_ns,
+            trains: connection.trains,
+            up: connection.up,
+            down: connection.down,
+        }));
+    }
+}
+
+fn summary(item: &[u8]) -> ConnectionSummary {
+    let item: Item = unpacked(item);
+    ConnectionSummary {
+        client: item.client,
+        server: item.server,
+        opening_seen: item.opening_seen,
+        first: item.first,
+        last: item.last,
+        ending: ENDINGS[usize::from(item.how)],
+        idle_max_ns: item.idle_max_ns,
+        trains: item.trains,
+        up: item.up,
+        down: item.down,
+    }
+}
+
+impl fmt::Debug for ConnectionList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl FromIterator<ConnectionSummary> for ConnectionList {
+    fn from_iter<I: IntoIterator<Item = ConnectionSummary>>(connections: I) -> ConnectionList {
+        let mut list = ConnectionList::default();
+        for connection in connections {
+            list.push(connection);
+        }
+        list
+    }
+}
+
+/// A sequence of [`ConnectionSummary`].
+impl Serialize for ConnectionList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for ConnectionList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ConnectionList, D::Error> {
+        struct Summaries;
+        impl<'de> Visitor<'de> for Summaries {
+            type Value = ConnectionList;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a sequence of connections")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<ConnectionList, A::Error> {
+                let mut list = ConnectionList::default();
+                while let Some(connection) = all.next_element()? {
+                    list.push(connection);
+                }
+                Ok(list)
+            }
+        }
+        deserializer.deserialize_seq(Summaries)
+    }
+}

@@ -1,0 +1,233 @@
+//! The connections of a capture in memory: recent ones as they are, all others packed.
+//!
+//! A connection being followed takes 1.5 kB and more. A capture may hold millions of connections, and any packet
+//! may belong to any of them, the oldest too. So those without a packet for the longest time are packed
+//! into their encoded form, of some 200 bytes, and unpacked when a packet comes.
+
+use serde::{Deserialize, Serialize};
+
+use super::connection::Connection;
+use super::sent::Transmissions;
+
+/// Connections held unpacked. When there are as many, the half without a packet for longer is packed.
+const UNPACKED_LIMIT: usize = 16_384;
+
+/// What an allocation takes beyond the bytes asked for, about.
+const ALLOCATION: u64 = 16;
+
+/// A connection and what its two ends transmitted.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Tracked {
+    pub(super) connection: Connection,
+    pub(super) transmissions: Option<Box<[Transmissions; 2]>>,
+    /// The store's clock when it was last asked for.
+    #[serde(skip)]
+    touched: u64,
+}
+
+impl Tracked {
+    /// Bytes of memory that it takes unpacked, about.
+    fn memory(&self) -> u64 {
+        let transmissions = self.transmissions.iter().flat_map(|both| both.iter());
+        let transmissions: u64 = transmissions.map(Transmissions::memory).sum();
+        size_of::<Tracked>() as u64 + self.connection.memory() + transmissions
+    }
+}
+
+/// All connections, by index.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    slots: Vec<Slot>,
+    /// Indices of the unpacked ones.
+    unpacked: Vec<u32>,
+    /// Bytes of the packed ones.
+    packed: u64,
+    clock: u64,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Unpacked(Box<Tracked>),
+    Packed(Box<[u8]>),
+}
+
+impl Store {
+    /// Connections.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds a connection and gives its index.
+    pub(super) fn add(&mut self, connection: Connection) -> u32 {
+        self.make_room();
+        let index = self.slots.len() as u32;
+        self.clock += 1;
+        self.slots.push(Slot::Unpacked(Box::new(Tracked {
+            connection,
+            transmissions: None,
+            touched: self.clock,
+        })));
+        self.unpacked.push(index);
+        index
+    }
+
+    /// The connection of an index that [`Store::add`] gave.
+    #[inline]
+    pub(super) fn at(&mut self, index: u32) -> &mut Tracked {
+        if let Slot::Packed(_) = self.slots[index as usize] {
+            self.unpack(index);
+        }
+        self.clock += 1;
+        match &mut self.slots[index as usize] {
+            Slot::Unpacked(tracked) => {
+                tracked.touched = self.clock;
+                tracked
+            }
+            Slot::Packed(_) => unreachable!("the connection was just unpacked"),
+        }
+    }
+
+    /// Bytes of memory that all connections take, about.
+    pub(super) fn memory(&self) -> u64 {
+        let unpacked = self.unpacked.iter().map(|index| match &self.slots[*index as usize] {
+            Slot::Unpacked(tracked) => tracked.memory(),
+            Slot::Packed(_) => 0,
+        });
+        let packed = (self.slots.len() - self.unpacked.len()) as u64;
+        let slots = (self.slots.capacity() * size_of::<Slot>()) as u64;
+        slots + self.packed + packed * ALLOCATION + unpacked.sum::<u64>()
+    }
+
+    /// Gives the connections out in the order of their indices.
+    pub(super) fn drain(self) -> impl Iterator<Item = Tracked> {
+        self.slots.into_iter().map(|slot| match slot {
+            Slot::Unpacked(tracked) => *tracked,
+            Slot::Packed(bytes) => unpacked(&bytes),
+        })
+    }
+
+    #[cold]
+    fn unpack(&mut self, index: u32) {
+        self.make_room();
+        let slot = &mut self.slots[index as usize];
+        if let Slot::Packed(bytes) = slot {
+            self.packed -= bytes.len() as u64;
+            *slot = Slot::Unpacked(Box::new(unpacked(bytes)));
+            self.unpacked.push(index);
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.unpacked.len() < UNPACKED_LIMIT {
+            return;
+        }
+        let slots = &mut self.slots;
+        let touched = |slots: &[Slot], index: u32| match &slots[index as usize] {
+            Slot::Unpacked(tracked) => tracked.touched,
+            Slot::Packed(_) => 0,
+        };
+        let half = self.unpacked.len() / 2;
+        self.unpacked
+            .select_nth_unstable_by_key(half, |index| touched(slots, *index));
+        for index in self.unpacked.drain(..half) {
+            let slot = &mut slots[index as usize];
+            if let Slot::Unpacked(tracked) = slot {
+                let bytes = packed(&**tracked);
+                self.packed += bytes.len() as u64;
+                *slot = Slot::Packed(bytes);
+            }
+        }
+    }
+}
+
+/// A value in the encoded form: numbers take as many bytes as they need.
+pub(super) fn packed<T: Serialize>(value: &T) -> Box<[u8]> {
+    // Values of fixed types in memory that grows: the encoder has no other reason to fail.
+    let bytes = postcard::to_allocvec(value).expect("a value of these types can be encoded");
+    bytes.into_boxed_slice()
+}
+
+/// The value that [`packed`] encoded.
+pub(super) fn unpacked<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> T {
+    postcard::from_bytes(bytes).expect("what this program encoded can be decoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::net::SocketAddr;
+
+    use super::super::class::Class;
+    use super::super::parse::{Parsed, Transport};
+    use super::super::summary::Direction;
+    use super::super::synthetic::{Conversation, SegmentPlan};
+
+    /// Shows the store's connection a packet, and an unpacked twin the same.
+    fn show(time: u64, plan: &SegmentPlan, connections: [&mut Connection; 2]) {
+        let packet = plan.ip_packet();
+        let parsed = Parsed::parse(&packet, packet.len() as u32);
+        let class = Class::of(&parsed);
+        let Parsed::Ip(ip) = parsed else {
+            panic!("no IP packet")
+        };
+        let Transport::Tcp(segment) = &ip.transport else {
+            panic!("no TCP segment")
+        };
+        for connection in connections {
+            let direction = connection.direction(ip.source);
+            connection.observe(time, direction, &ip, segment, class);
+        }
+    }
+
+    #[test]
+    fn packed_connections_go_on_as_if_they_had_never_been() {
+        let (mut store, mut twins) = (Store::default(), Vec::new());
+        let count = 2 * UNPACKED_LIMIT as u32;
+        let mut talks: Vec<Conversation> = (0..count)
+            .map(|n| {
+                let client = SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 1_025));
+                Conversation::new(client, ([10, 1, 0, 1], 80).into(), (n, n * 7))
+            })
+            .collect();
+        let ack = super::super::parse::Flags::ACK;
+        for round in 0..4 {
+            for (n, talk) in talks.iter_mut().enumerate() {
+                let plans = match round {
+                    0 => talk.open().to_vec(),
+                    1 => vec![talk.up(ack, 100), talk.down(ack, 1_460)],
+                    // A hole, and what fills it.
+                    2 => {
+                        let (first, second) = (talk.down(ack, 10), talk.down(ack, 10));
+                        vec![second, first]
+                    }
+                    _ => vec![talk.up(ack, 0)],
+                };
+                for plan in plans {
+                    let end = |end| {
+                        let packet = plan.ip_packet();
+                        match Parsed::parse(&packet, packet.len() as u32) {
+                            Parsed::Ip(ip) if end == Direction::Up => (ip.source, ip.destination),
+                            Parsed::Ip(ip) => (ip.destination, ip.source),
+                            _ => panic!("no IP packet"),
+                        }
+                    };
+                    if twins.len() == n {
+                        let (client, server) = end(Direction::Up);
+                        assert_eq!(store.add(Connection::new(client, server)), n as u32);
+                        twins.push(Connection::new(client, server));
+                    }
+                    let stored = &mut store.at(n as u32).connection;
+                    show(round * 1_000 + n as u64, &plan, [stored, &mut twins[n]]);
+                }
+            }
+            assert!(store.unpacked.len() <= UNPACKED_LIMIT);
+        }
+        let each = store.memory() / u64::from(count);
+        assert!(each < 1_500, "{each} bytes a connection, half of them packed");
+        let each = store.packed / (u64::from(count) - store.unpacked.len() as u64);
+        assert!(each < 400, "{each} bytes a packed connection");
+        let summaries = store.drain().map(|tracked| tracked.connection.summary());
+        assert!(summaries.eq(twins.into_iter().map(Connection::summary)));
+    }
+}
