@@ -426,7 +426,7 @@ impl Origin {
             _ if request.method == Method::Unknown => {
                 return Answer::refusal(Status::NOT_IMPLEMENTED);
             }
-            Target::Asterisk => return Answer::empty(Status::OK, Some(ALLOW_ANY)),
+            Target::Asterisk => return Answer::empty(Status::OK, Some(self.allowed_anywhere())),
             Target::Authority(_) => return not_allowed(ALLOW_FILE),
             Target::Path(path) => path,
         };
@@ -450,6 +450,14 @@ impl Origin {
             return answer;
         }
         self.decide_plain(path, request, now)
+    }
+
+    /// The methods that some resource of this origin allows.
+    fn allowed_anywhere(&self) -> &'static str {
+        match self.discard {
+            Some(_) => ALLOW_ANY,
+            None => ALLOW_FILE,
+        }
     }
 
     /// Decides what to answer where nobody wants a package.
