@@ -233,8 +233,21 @@ impl Origin {
 }
 
 impl Answer {
+    /// The refusal of a request that was not [decided](Origin::decide) on. A response to HEAD has no
+    /// content, whatever its status (RFC 9110 section 9.3.2). `None` stands for a method that was not
+    /// read: it may have been HEAD, so there is no content either.
+    pub fn refusal_of(method: Option<Method>, status: Status) -> Answer {
+        match method {
+            None => Answer::empty(status, None),
+            Some(method) => Answer {
+                head_only: method == Method::Head,
+                ..Answer::refusal(status)
+            },
+        }
+    }
+
     /// A refusal: the status line as its content.
-    pub fn refusal(status: Status) -> Answer {
+    fn refusal(status: Status) -> Answer {
         Answer {
             status,
             file: None,
