@@ -21,6 +21,8 @@ use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use fathometer_tls::{Handshake, Resumption};
 
+use crate::progress::say;
+
 /// A buffer with this much in it is written out.
 const FULL: usize = 64 * 1024;
 
@@ -196,7 +198,9 @@ impl AccessLog {
         let mut file = self.to.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(&self.lines) {
             if self.lost == 0 {
-                eprintln!("failed to write to the access log, lines are lost: {error}");
+                say(format_args!(
+                    "failed to write to the access log, lines are lost: {error}"
+                ));
             }
             self.lost += self.count;
         }

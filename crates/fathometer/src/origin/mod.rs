@@ -40,6 +40,7 @@ use self::machine::{Common, Handed};
 pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
 use self::timers::{Alarm, Timers};
+use crate::progress::say;
 use crate::quic::Batches;
 
 const WAKE: Token = Token(usize::MAX);
@@ -465,10 +466,9 @@ impl OriginLoop {
             .is_none_or(|spoken| now.since(spoken) >= REPEATED_AFTER)
         {
             self.spoken = Some(now);
-            eprintln!(
+            say(format_args!(
                 "new connections wait: {why} ({} are open); allow more with `ulimit -n` or --max-connections",
-                self.open_now()
-            );
+                self.open_now()));
         }
     }
 
