@@ -103,7 +103,8 @@ fn append_to(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub(crate) struct AccessLog {
     to: Arc<LogFile>,
-    clock: Clock,
+    /// Since the Unix epoch, at [`Instant::ZERO`].
+    wall_clock: Duration,
     lines: Vec<u8>,
     count: u64,
     oldest: Instant,
@@ -117,7 +118,7 @@ impl AccessLog {
     pub fn new(to: Arc<LogFile>, clock: Clock) -> AccessLog {
         AccessLog {
             to,
-            clock,
+            wall_clock: clock.realtime_of(Instant::ZERO),
             lines: Vec::with_capacity(2 * FULL),
             count: 0,
             oldest: Instant::ZERO,
@@ -125,6 +126,11 @@ impl AccessLog {
             second: 0,
             time: log_time(0),
         }
+    }
+
+    /// The wall clock was stepped: this is the time since the Unix epoch at [`Instant::ZERO`].
+    pub fn set_wall_clock(&mut self, at_zero: Duration) {
+        self.wall_clock = at_zero;
     }
 
     /// Notes a response, and the handshake of its connection.
@@ -135,7 +141,7 @@ impl AccessLog {
         text: &RequestText<'_>,
         handshake: Option<&Handshake>,
     ) {
-        let second = self.clock.realtime_of(served.received).as_secs();
+        let second = (self.wall_clock + served.received.since(Instant::ZERO)).as_secs();
         if second != self.second {
             self.second = second;
             self.time = log_time(second);

@@ -33,6 +33,7 @@ pub mod target;
 mod text;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
@@ -91,7 +92,8 @@ pub struct Origin {
     index: Index,
     store: Option<Box<dyn Store>>,
     fields: Vec<DressField>,
-    wall_clock: Duration,
+    /// Nanoseconds from the Unix epoch to [`Instant::ZERO`].
+    wall_clock: AtomicU64,
     discard: Option<Box<[u8]>>,
     companions: Table,
     packager: Option<Box<Packager>>,
@@ -330,7 +332,7 @@ impl Origin {
             index: Index::new(site)?,
             store,
             fields: config.dress.complete()?,
-            wall_clock: config.wall_clock,
+            wall_clock: AtomicU64::new(whole_nanoseconds(config.wall_clock)),
             discard: config.discard.map(|path| path.into_bytes().into()),
             companions: Table::new(config.push, config.early_hints),
             packager: None,
@@ -403,7 +405,15 @@ impl Origin {
 
     /// Seconds since the Unix epoch at `now`.
     pub fn wall_clock(&self, now: Instant) -> u64 {
-        (self.wall_clock + now.since(Instant::ZERO)).as_secs()
+        let at_zero = Duration::from_nanos(self.wall_clock.load(Ordering::Relaxed));
+        (at_zero + now.since(Instant::ZERO)).as_secs()
+    }
+
+    /// The wall clock was stepped: from now on this is the time since the Unix epoch at
+    /// [`Instant::ZERO`]. `Date` is to be the time as the server's clock has it (RFC 9110 section 6.6.1).
+    pub fn set_wall_clock(&self, at_zero: Duration) {
+        let nanoseconds = whole_nanoseconds(at_zero);
+        self.wall_clock.store(nanoseconds, Ordering::Relaxed);
     }
 
     /// Decides what to answer at `now`. `scratch` is room for decoding paths; what it holds does not
@@ -666,6 +676,11 @@ impl Origin {
             }
         }
     }
+}
+
+/// Enough for five centuries.
+fn whole_nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A folder's address ends in a slash: without it, what its index names would be sought beside it.

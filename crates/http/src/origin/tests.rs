@@ -196,6 +196,20 @@ fn the_whole_server_allows_what_its_resources_do() {
 }
 
 #[test]
+fn dates_follow_the_wall_clock_when_it_is_stepped() {
+    let origin = origin();
+    let date = |origin: &Origin| {
+        let response = ask(origin, "GET /page.html", &[]);
+        response.field("Date").unwrap().to_owned()
+    };
+    assert_eq!(date(&origin), "Sun, 06 Nov 1994 08:50:37 GMT");
+    origin.set_wall_clock(Duration::from_secs(MODIFIED + 2 * 3600));
+    assert_eq!(date(&origin), "Sun, 06 Nov 1994 10:49:37 GMT");
+    origin.set_wall_clock(Duration::from_secs(MODIFIED));
+    assert_eq!(date(&origin), "Sun, 06 Nov 1994 08:49:37 GMT");
+}
+
+#[test]
 fn ranges_are_promised_where_there_is_a_representation() {
     let config = OriginConfig {
         dress: Dress::verbose(),
