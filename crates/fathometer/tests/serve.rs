@@ -468,6 +468,48 @@ fn the_log_may_go_to_standard_output_and_is_written_within_seconds() {
 }
 
 #[test]
+fn a_log_and_a_stderr_that_take_nothing_cost_no_response() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    for stderr in [Stdio::from(full.unwrap()), Stdio::from(closed)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_fathometer"))
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--log", "/dev/full", "--threads", "1"])
+            .args(["--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let address = serving::address(&mut stdout);
+        let mut server = Server {
+            child,
+            address,
+            stdout,
+            stderr: None,
+        };
+        let mut client = server.connect();
+        // More lines than a buffer holds: they are written, and that fails, while responses are sent.
+        for _ in 0..25 {
+            for _ in 0..100 {
+                client.ask("/a", "");
+            }
+            for _ in 0..100 {
+                assert_eq!(client.response().content, b"a");
+            }
+        }
+        assert_eq!(server.get("/a").status, 200);
+        server.signal(Signal::TERM);
+        assert_eq!(server.wait().0.code(), Some(0));
+    }
+}
+
+#[test]
 fn a_log_that_was_moved_away_is_opened_anew_on_sighup() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "a").unwrap();

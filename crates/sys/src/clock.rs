@@ -56,6 +56,13 @@ impl Clock {
         self.realtime_at_origin + Duration::from_nanos(instant.as_nanos())
     }
 
+    /// The wall-clock time of the origin, since the Unix epoch, as the wall clock stands now: it differs
+    /// from `realtime_of(Instant::ZERO)` by what the wall clock was stepped since the start.
+    pub fn realtime_of_origin_now(self) -> Duration {
+        let elapsed = Duration::from_nanos(self.now().as_nanos());
+        Duration::from_nanos(nanoseconds(ClockId::Realtime)).saturating_sub(elapsed)
+    }
+
     /// The reading of `CLOCK_MONOTONIC` at an instant, in nanoseconds: what absolute timers want.
     pub fn monotonic_of(self, instant: Instant) -> u64 {
         self.origin.saturating_add(instant.as_nanos())
@@ -113,6 +120,10 @@ mod tests {
         let slack = Duration::from_millis(1);
         assert!(ours + slack >= before.duration_since(epoch).unwrap());
         assert!(ours <= after.duration_since(epoch).unwrap() + slack);
+        // Nothing has stepped it since.
+        let stands = clock.realtime_of_origin_now();
+        let started = clock.realtime_of(Instant::ZERO);
+        assert!(stands.abs_diff(started) < Duration::from_secs(1));
         assert_eq!(
             clock.realtime_of(Instant::from_nanos(5)),
             clock.realtime_of(Instant::ZERO) + Duration::from_nanos(5)

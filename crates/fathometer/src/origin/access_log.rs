@@ -21,6 +21,8 @@ use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use fathometer_tls::{Handshake, Resumption};
 
+use crate::progress::say;
+
 /// A buffer with this much in it is written out.
 const FULL: usize = 64 * 1024;
 
@@ -101,7 +103,8 @@ fn append_to(path: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub(crate) struct AccessLog {
     to: Arc<LogFile>,
-    clock: Clock,
+    /// Since the Unix epoch, at [`Instant::ZERO`].
+    wall_clock: Duration,
     lines: Vec<u8>,
     count: u64,
     oldest: Instant,
@@ -115,7 +118,7 @@ impl AccessLog {
     pub fn new(to: Arc<LogFile>, clock: Clock) -> AccessLog {
         AccessLog {
             to,
-            clock,
+            wall_clock: clock.realtime_of(Instant::ZERO),
             lines: Vec::with_capacity(2 * FULL),
             count: 0,
             oldest: Instant::ZERO,
@@ -123,6 +126,11 @@ impl AccessLog {
             second: 0,
             time: log_time(0),
         }
+    }
+
+    /// The wall clock was stepped: this is the time since the Unix epoch at [`Instant::ZERO`].
+    pub fn set_wall_clock(&mut self, at_zero: Duration) {
+        self.wall_clock = at_zero;
     }
 
     /// Notes a response, and the handshake of its connection.
@@ -133,7 +141,7 @@ impl AccessLog {
         text: &RequestText<'_>,
         handshake: Option<&Handshake>,
     ) {
-        let second = self.clock.realtime_of(served.received).as_secs();
+        let second = (self.wall_clock + served.received.since(Instant::ZERO)).as_secs();
         if second != self.second {
             self.second = second;
             self.time = log_time(second);
@@ -196,7 +204,9 @@ impl AccessLog {
         let mut file = self.to.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(&self.lines) {
             if self.lost == 0 {
-                eprintln!("failed to write to the access log, lines are lost: {error}");
+                say(format_args!(
+                    "failed to write to the access log, lines are lost: {error}"
+                ));
             }
             self.lost += self.count;
         }

@@ -17,6 +17,7 @@ use super::access_log::AccessLog;
 use super::machine::{Action, Common, Machine};
 use super::secure::{Flow, Secure};
 use super::timers::Alarm;
+use crate::progress::say;
 
 /// Slices handed to the kernel in one call.
 pub(super) const SLICES: usize = 64;
@@ -460,7 +461,10 @@ impl Open {
             if secure.is_shaking_hands() {
                 statistics.handshakes_failed += 1;
                 if statistics.handshakes_failed == 1 {
-                    eprintln!("a handshake of {} failed: {failure}", self.peer);
+                    say(format_args!(
+                        "a handshake of {} failed: {failure}",
+                        self.peer
+                    ));
                 }
             }
             secure.fail(now);

@@ -19,6 +19,7 @@ mod root;
 mod secure;
 mod service;
 pub(crate) mod timers;
+pub(crate) mod wall_clock;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
@@ -40,6 +41,8 @@ use self::machine::{Common, Handed};
 pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
 use self::timers::{Alarm, Timers};
+use self::wall_clock::WallClock;
+use crate::progress::say;
 use crate::quic::Batches;
 
 const WAKE: Token = Token(usize::MAX);
@@ -216,6 +219,7 @@ pub struct OriginLoop {
     /// When connections are reset that are still open; set while the loop drains.
     drained_by: Option<Instant>,
     log: Option<AccessLog>,
+    wall_clock: WallClock,
     statistics: OriginStatistics,
 }
 
@@ -277,6 +281,7 @@ impl OriginLoop {
             spoken: None,
             drained_by: None,
             log: None,
+            wall_clock: WallClock::new(clock),
             statistics: OriginStatistics::default(),
         })
     }
@@ -354,6 +359,8 @@ impl OriginLoop {
                 _ => {}
             }
             let woken = self.clock.now();
+            self.wall_clock
+                .follow(woken, &self.common.origin, self.log.as_mut());
             for event in &events {
                 let Token(token) = event.token();
                 if event.token() == WAKE {
@@ -465,10 +472,10 @@ impl OriginLoop {
             .is_none_or(|spoken| now.since(spoken) >= REPEATED_AFTER)
         {
             self.spoken = Some(now);
-            eprintln!(
+            say(format_args!(
                 "new connections wait: {why} ({} are open); allow more with `ulimit -n` or --max-connections",
                 self.open_now()
-            );
+            ));
         }
     }
 

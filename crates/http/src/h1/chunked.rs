@@ -1,14 +1,15 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), both ways, over caller-owned buffers.
 //!
-//! Chunk extensions and trailer fields are checked, bounded and skipped: nothing here uses them.
+//! Chunk extensions and trailer fields are held to their grammar, bounded, and ignored: nothing here uses
+//! them (section 7.1.1: a recipient ignores extensions that it does not recognise).
 
 use super::fields::{Strictness, is_token_byte};
 
 /// What a sender may spend on framing before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkedLimits {
-    /// Octets of chunk extensions in one message, all chunks together. (A bound per chunk would
-    /// let a sender of one-byte chunks spend that bound on every byte.)
+    /// Bytes of chunk extensions in one message, with their semicolons, all chunks together. (A bound
+    /// per chunk would let a sender of one-byte chunks spend that bound on every byte.)
     pub extensions: u32,
     /// Octets of the trailer section.
     pub trailers: u32,
@@ -38,8 +39,8 @@ pub enum ChunkedError {
     /// Chunk data that is not followed by CRLF: it is longer than its size says.
     #[error("the data of a chunk are longer than its size")]
     DataTooLong,
-    /// A control character in a chunk extension.
-    #[error("a chunk extension holds a control character")]
+    /// What follows a chunk size is not `;NAME` or `;NAME=VALUE`, the value a token or in quotes.
+    #[error("what follows a chunk size is not a chunk extension")]
     BadExtension,
     /// Past [`ChunkedLimits::extensions`].
     #[error("chunk extensions are too long")]
@@ -66,9 +67,20 @@ pub struct ChunkedDecoder {
 /// Where the decoder stands; the name says what the next octet belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Size { digits: u8 },
-    SpaceAfterSize,
-    Extension,
+    Size {
+        digits: u8,
+    },
+    /// White space after a size or an extension: only another extension may follow.
+    BeforeSemicolon,
+    BeforeExtensionName,
+    ExtensionName,
+    AfterExtensionName,
+    BeforeExtensionValue,
+    ExtensionValue,
+    ExtensionString,
+    /// After a backslash within quotes.
+    ExtensionEscape,
+    ExtensionStringEnd,
     SizeLineFeed,
     Data,
     DataCarriageReturn,
@@ -80,6 +92,67 @@ enum State {
     LastLineFeed,
     Done,
     Failed(ChunkedError),
+}
+
+impl State {
+    /// Whether the line of a chunk size may end here.
+    fn ends_size_line(self) -> bool {
+        matches!(
+            self,
+            State::Size { .. }
+                | State::ExtensionName
+                | State::ExtensionValue
+                | State::ExtensionStringEnd
+        )
+    }
+
+    /// The state after a byte that follows a chunk size:
+    /// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
+    fn after_extension_byte(self, byte: u8) -> Result<State, ChunkedError> {
+        let is_blank = matches!(byte, b' ' | b'\t');
+        Ok(match (self, byte) {
+            (
+                State::Size { .. }
+                | State::BeforeSemicolon
+                | State::ExtensionName
+                | State::AfterExtensionName
+                | State::ExtensionValue
+                | State::ExtensionStringEnd,
+                b';',
+            ) => State::BeforeExtensionName,
+            (State::ExtensionName, _) if is_blank => State::AfterExtensionName,
+            (
+                State::Size { .. }
+                | State::BeforeSemicolon
+                | State::ExtensionValue
+                | State::ExtensionStringEnd,
+                _,
+            ) if is_blank => State::BeforeSemicolon,
+            (
+                State::BeforeExtensionName
+                | State::AfterExtensionName
+                | State::BeforeExtensionValue,
+                _,
+            ) if is_blank => self,
+            (State::BeforeExtensionName | State::ExtensionName, _) if is_token_byte(byte) => {
+                State::ExtensionName
+            }
+            (State::ExtensionName | State::AfterExtensionName, b'=') => State::BeforeExtensionValue,
+            (State::BeforeExtensionValue | State::ExtensionValue, _) if is_token_byte(byte) => {
+                State::ExtensionValue
+            }
+            (State::BeforeExtensionValue, b'"') => State::ExtensionString,
+            (State::ExtensionString, b'"') => State::ExtensionStringEnd,
+            (State::ExtensionString, b'\\') => State::ExtensionEscape,
+            (State::ExtensionString | State::ExtensionEscape, _)
+                if is_blank || byte > b' ' && byte != 0x7f =>
+            {
+                State::ExtensionString
+            }
+            (State::Size { .. }, _) => return Err(ChunkedError::BadSize),
+            _ => return Err(ChunkedError::BadExtension),
+        })
+    }
 }
 
 /// What one call of [`ChunkedDecoder::decode`] found.
@@ -159,25 +232,26 @@ impl ChunkedDecoder {
                 State::Size { digits: digits + 1 }
             }
             (State::Size { digits: 0 }, _) => return Err(ChunkedError::BadSize),
-            (State::Size { .. } | State::SpaceAfterSize | State::Extension, b'\r') => {
-                State::SizeLineFeed
-            }
-            (State::Size { .. } | State::SpaceAfterSize | State::Extension, b'\n') => {
+            (state, b'\r') if state.ends_size_line() => State::SizeLineFeed,
+            (state, b'\n') if state.ends_size_line() => {
                 return self.bare(lenient, |decoder| decoder.size_line_end());
             }
-            (State::Size { .. } | State::SpaceAfterSize, b';') => State::Extension,
-            // Servers of the nineties padded their chunk sizes with spaces.
-            (State::Size { .. } | State::SpaceAfterSize, b' ' | b'\t') if lenient => {
+            (
+                State::Size { .. }
+                | State::BeforeSemicolon
+                | State::BeforeExtensionName
+                | State::ExtensionName
+                | State::AfterExtensionName
+                | State::BeforeExtensionValue
+                | State::ExtensionValue
+                | State::ExtensionString
+                | State::ExtensionEscape
+                | State::ExtensionStringEnd,
+                _,
+            ) => {
+                let next = self.state.after_extension_byte(byte)?;
                 self.spend_extension()?;
-                State::SpaceAfterSize
-            }
-            (State::Size { .. } | State::SpaceAfterSize, _) => return Err(ChunkedError::BadSize),
-            (State::Extension, _) => {
-                if byte < b' ' && byte != b'\t' || byte == 0x7f {
-                    return Err(ChunkedError::BadExtension);
-                }
-                self.spend_extension()?;
-                State::Extension
+                next
             }
             (State::SizeLineFeed, b'\n') => self.size_line_end(),
             (State::DataCarriageReturn, b'\r') => State::DataLineFeed,
@@ -328,7 +402,7 @@ mod tests {
 
     #[test]
     fn chunks_extensions_and_trailers_are_taken_off() {
-        let coded = b"4;a=\"b\"\r\nWiki\r\n0006\r\npedia \r\n0\r\nX: y\r\nZ:\r\n\r\nGET";
+        let coded = b"4;a=\"b\"\r\nWiki\r\n0006\r\npedia \r\n0;z\r\nX: y\r\nZ:\r\n\r\nGET";
         let (body, consumed, done) = strict(coded).unwrap();
         assert_eq!(body, b"Wikipedia ");
         assert_eq!(consumed, coded.len() - 3);
@@ -337,11 +411,9 @@ mod tests {
 
     #[test]
     fn tricks_with_sizes_and_line_ends_are_refused() {
-        let cases: [(&[u8], ChunkedError); 17] = [
+        let cases: [(&[u8], ChunkedError); 15] = [
             (b"\r\n", ChunkedError::BadSize),
             (b" 4\r\n", ChunkedError::BadSize),
-            (b"4 \r\n", ChunkedError::BadSize),
-            (b"4 ;a\r\n", ChunkedError::BadSize),
             (b"0x4\r\n", ChunkedError::BadSize),
             (b"+4\r\n", ChunkedError::BadSize),
             (b"-1\r\n", ChunkedError::BadSize),
@@ -350,7 +422,7 @@ mod tests {
             (b"4\nWiki\r\n", ChunkedError::BadLineEnd),
             (b"4\rWiki\r\n", ChunkedError::BadLineEnd),
             (b"4;a\nWiki\r\n", ChunkedError::BadLineEnd),
-            (b"4;\0\r\nWiki\r\n", ChunkedError::BadExtension),
+            (b"4x\r\nWiki\r\n", ChunkedError::BadSize),
             (b"4\r\nWikiX\r\n", ChunkedError::DataTooLong),
             (b"4\r\nWiki\n", ChunkedError::DataTooLong),
             (b"0\r\n\n", ChunkedError::BadLineEnd),
@@ -362,12 +434,71 @@ mod tests {
     }
 
     #[test]
-    fn a_lenient_decoder_takes_bare_line_feeds_and_padded_sizes() {
-        let (body, _, done) =
-            run(b"4  \r\nWiki\n2\nab\r\n0\nX: y\n\n", Strictness::Lenient).unwrap();
+    fn extensions_are_held_to_their_grammar() {
+        let extensions: [(&str, bool); 34] = [
+            ("", true),
+            (";a", true),
+            (" ;a=b", true),
+            ("\t ; \ta \t= \tb", true),
+            (";a;b=c;d=\"e\"", true),
+            (";a=\"b\" ;c", true),
+            (";a=b ; c", true),
+            (";a ;b", true),
+            (";a=\"\"", true),
+            (";a=\"b;c=\\\"d\\\\ \t\"", true),
+            (";a=\"\\\t\"", true),
+            (";a=\"\u{e9}\"", true),
+            (";!#$%&'*+-.^_`|~=1", true),
+            (" ", false),
+            ("\t", false),
+            (" a", false),
+            (";", false),
+            ("; ", false),
+            (";;a", false),
+            (";a ", false),
+            (";a=", false),
+            (";a= ", false),
+            (";a=b ", false),
+            (";a=\"b\" ", false),
+            (";a=\"b", false),
+            (";a=\"b\\\"", false),
+            (";a=\"b\"c", false),
+            (";a=b\"c\"", false),
+            (";a=\"\u{1}\"", false),
+            (";a=\"\\\u{7f}\"", false),
+            (";a=b=c", false),
+            (";=b", false),
+            (";a b", false),
+            (";\u{e9}", false),
+        ];
+        for (extension, legal) in extensions {
+            for strictness in [Strictness::Strict, Strictness::Lenient] {
+                let coded = format!("5{extension}\r\nhello\r\n0{extension}\r\n\r\n");
+                let expected = (b"hello".to_vec(), coded.len(), true);
+                let decoded = run(coded.as_bytes(), strictness);
+                assert_eq!(decoded.is_ok(), legal, "{extension:?}: {decoded:?}");
+                if legal {
+                    assert_eq!(decoded, Ok(expected), "{extension:?}");
+                }
+            }
+        }
+        // A line end within quotes neither ends the line nor is it content.
+        for end in ["\r", "\n", "\r\n"] {
+            for strictness in [Strictness::Strict, Strictness::Lenient] {
+                let coded = format!("5;a=\"{end}hello\r\n0\r\n\r\n");
+                let decoded = run(coded.as_bytes(), strictness);
+                assert_eq!(decoded, Err(ChunkedError::BadExtension), "{end:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lenient_decoder_takes_bare_line_feeds() {
+        let (body, _, done) = run(b"4;a\nWiki\n2\nab\r\n0\nX: y\n\n", Strictness::Lenient).unwrap();
         assert_eq!(body, b"Wikiab");
         assert!(done);
-        let tricks: [&[u8]; 3] = [b" 4\r\n", b"4\rW", b"4\r\nWikiX"];
+        // White space between a size and the end of its line is not in the grammar (section 7.1.1).
+        let tricks: [&[u8]; 5] = [b" 4\r\n", b"4\rW", b"4\r\nWikiX", b"4 \r\n", b"4\t\n"];
         for coded in tricks {
             assert!(run(coded, Strictness::Lenient).is_err(), "{coded:?}");
         }
@@ -376,7 +507,7 @@ mod tests {
     #[test]
     fn extensions_and_trailers_are_bounded_over_the_whole_body() {
         let limits = ChunkedLimits {
-            extensions: 5,
+            extensions: 7,
             trailers: 5,
         };
         let outcome = |coded: &[u8]| {
@@ -434,7 +565,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_judged_alike_at_any_split(
-            bytes in prop::collection::vec(prop::sample::select(&b"0123a;:\r\n \tX"[..]), 0..40),
+            bytes in prop::collection::vec(prop::sample::select(&b"0123a;:=\"\\\r\n \tX"[..]), 0..40),
             cut in 0usize..40,
         ) {
             for strictness in [Strictness::Strict, Strictness::Lenient] {

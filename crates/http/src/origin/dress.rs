@@ -28,6 +28,20 @@ pub struct DressField {
     pub on: Responses,
 }
 
+impl DressField {
+    /// Whether it says that the resource can be asked for in ranges, which is left out where that is not
+    /// so: content that is made while it is sent, and answers that are about no representation.
+    pub(super) fn promises_ranges(&self) -> bool {
+        match &self.value {
+            FieldValue::Static(value) => {
+                self.name.eq_ignore_ascii_case("Accept-Ranges")
+                    && !value.eq_ignore_ascii_case("none")
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Kinds of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Responses {

@@ -33,6 +33,7 @@ pub mod target;
 mod text;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
@@ -91,7 +92,8 @@ pub struct Origin {
     index: Index,
     store: Option<Box<dyn Store>>,
     fields: Vec<DressField>,
-    wall_clock: Duration,
+    /// Nanoseconds from the Unix epoch to [`Instant::ZERO`].
+    wall_clock: AtomicU64,
     discard: Option<Box<[u8]>>,
     companions: Table,
     packager: Option<Box<Packager>>,
@@ -233,8 +235,21 @@ impl Origin {
 }
 
 impl Answer {
+    /// The refusal of a request that was not [decided](Origin::decide) on. A response to HEAD has no
+    /// content, whatever its status (RFC 9110 section 9.3.2). `None` stands for a method that was not
+    /// read: it may have been HEAD, so there is no content either.
+    pub fn refusal_of(method: Option<Method>, status: Status) -> Answer {
+        match method {
+            None => Answer::empty(status, None),
+            Some(method) => Answer {
+                head_only: method == Method::Head,
+                ..Answer::refusal(status)
+            },
+        }
+    }
+
     /// A refusal: the status line as its content.
-    pub fn refusal(status: Status) -> Answer {
+    fn refusal(status: Status) -> Answer {
         Answer {
             status,
             file: None,
@@ -317,7 +332,7 @@ impl Origin {
             index: Index::new(site)?,
             store,
             fields: config.dress.complete()?,
-            wall_clock: config.wall_clock,
+            wall_clock: AtomicU64::new(whole_nanoseconds(config.wall_clock)),
             discard: config.discard.map(|path| path.into_bytes().into()),
             companions: Table::new(config.push, config.early_hints),
             packager: None,
@@ -390,7 +405,15 @@ impl Origin {
 
     /// Seconds since the Unix epoch at `now`.
     pub fn wall_clock(&self, now: Instant) -> u64 {
-        (self.wall_clock + now.since(Instant::ZERO)).as_secs()
+        let at_zero = Duration::from_nanos(self.wall_clock.load(Ordering::Relaxed));
+        (at_zero + now.since(Instant::ZERO)).as_secs()
+    }
+
+    /// The wall clock was stepped: from now on this is the time since the Unix epoch at
+    /// [`Instant::ZERO`]. `Date` is to be the time as the server's clock has it (RFC 9110 section 6.6.1).
+    pub fn set_wall_clock(&self, at_zero: Duration) {
+        let nanoseconds = whole_nanoseconds(at_zero);
+        self.wall_clock.store(nanoseconds, Ordering::Relaxed);
     }
 
     /// Decides what to answer at `now`. `scratch` is room for decoding paths; what it holds does not
@@ -426,7 +449,7 @@ impl Origin {
             _ if request.method == Method::Unknown => {
                 return Answer::refusal(Status::NOT_IMPLEMENTED);
             }
-            Target::Asterisk => return Answer::empty(Status::OK, Some(ALLOW_ANY)),
+            Target::Asterisk => return Answer::empty(Status::OK, Some(self.allowed_anywhere())),
             Target::Authority(_) => return not_allowed(ALLOW_FILE),
             Target::Path(path) => path,
         };
@@ -450,6 +473,14 @@ impl Origin {
             return answer;
         }
         self.decide_plain(path, request, now)
+    }
+
+    /// The methods that some resource of this origin allows.
+    fn allowed_anywhere(&self) -> &'static str {
+        match self.discard {
+            Some(_) => ALLOW_ANY,
+            None => ALLOW_FILE,
+        }
     }
 
     /// Decides what to answer where nobody wants a package.
@@ -645,6 +676,11 @@ impl Origin {
             }
         }
     }
+}
+
+/// Enough for five centuries.
+fn whole_nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A folder's address ends in a slash: without it, what its index names would be sought beside it.

@@ -67,9 +67,15 @@ impl Origin {
             .content
             .subject()
             .map(|subject| self.describe(subject));
+        let has_ranges = answer
+            .content
+            .subject()
+            .is_some_and(|subject| !subject.is_open());
         for field in &self.fields {
             let name = field.name.as_str();
-            if !field.value.is_required() && !is_on(field.on, answer) {
+            if !field.value.is_required() && !is_on(field.on, answer)
+                || !has_ranges && field.promises_ranges()
+            {
                 continue;
             }
             match &field.value {

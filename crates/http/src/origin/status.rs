@@ -42,6 +42,11 @@ impl Method {
         }
     }
 
+    /// The method, if it is one of those above.
+    pub fn known(self) -> Option<Method> {
+        (self != Method::Unknown).then_some(self)
+    }
+
     /// The token; `None` for [`Method::Unknown`].
     pub const fn token(self) -> Option<&'static str> {
         Some(match self {

@@ -188,6 +188,49 @@ fn methods_and_targets() {
 }
 
 #[test]
+fn the_whole_server_allows_what_its_resources_do() {
+    let origin = Origin::new(site(), OriginConfig::default()).unwrap();
+    let response = ask(&origin, "OPTIONS *", &[]);
+    assert_eq!(response.field("Allow"), Some(ALLOW_FILE));
+    assert_eq!(ask(&origin, "POST /page.html", &[]).status, 405);
+}
+
+#[test]
+fn dates_follow_the_wall_clock_when_it_is_stepped() {
+    let origin = origin();
+    let date = |origin: &Origin| {
+        let response = ask(origin, "GET /page.html", &[]);
+        response.field("Date").unwrap().to_owned()
+    };
+    assert_eq!(date(&origin), "Sun, 06 Nov 1994 08:50:37 GMT");
+    origin.set_wall_clock(Duration::from_secs(MODIFIED + 2 * 3600));
+    assert_eq!(date(&origin), "Sun, 06 Nov 1994 10:49:37 GMT");
+    origin.set_wall_clock(Duration::from_secs(MODIFIED));
+    assert_eq!(date(&origin), "Sun, 06 Nov 1994 08:49:37 GMT");
+}
+
+#[test]
+fn ranges_are_promised_where_there_is_a_representation() {
+    let config = OriginConfig {
+        dress: Dress::verbose(),
+        discard: Some("/discard".to_owned()),
+        ..OriginConfig::default()
+    };
+    let origin = Origin::new(site(), config).unwrap();
+    for (request, fields, expected) in [
+        ("GET /page.html", &[][..], Some("bytes")),
+        ("HEAD /page.html", &[], Some("bytes")),
+        ("GET /page.html", &[("Range", "bytes=0-1")], Some("bytes")),
+        ("OPTIONS *", &[], None),
+        ("POST /discard", &[], None),
+        ("GET /none", &[], None),
+    ] {
+        let response = ask(&origin, request, fields);
+        assert_eq!(response.field("Accept-Ranges"), expected, "{request}");
+    }
+}
+
+#[test]
 fn a_file_at_the_root_goes_before_the_first_page() {
     let mut files = site().files.clone();
     files[0].path = "/".to_owned();

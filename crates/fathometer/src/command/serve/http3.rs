@@ -13,6 +13,7 @@ use fathometer_tls::ServerSettings;
 
 use crate::command::Failure;
 use crate::origin::OriginStatistics;
+use crate::progress::say;
 use crate::quic::server::{Service, ServiceError, ServiceOptions};
 use crate::quic::{Sockets, UdpOffload};
 
@@ -76,24 +77,24 @@ impl Http3 {
 
 /// What HTTP/3 did.
 pub fn report(statistics: &OriginStatistics) {
-    eprintln!(
+    say(format_args!(
         "HTTP/3: {} responses with {} of content over {} connections; {} handshakes, {} of them resumed a \
          session",
         statistics.responses,
         Bytes(statistics.content),
         statistics.connections,
         statistics.handshakes,
-        statistics.resumed,
-    );
+        statistics.resumed
+    ));
     let datagrams = &statistics.datagrams;
-    eprintln!(
+    say(format_args!(
         "HTTP/3: {} datagrams sent by {} calls, {} received by {} calls into {} buffers",
         datagrams.sent,
         datagrams.send_calls,
         datagrams.received,
         datagrams.receive_calls,
-        datagrams.receive_buffers,
-    );
+        datagrams.receive_buffers
+    ));
 }
 
 /// The addresses with a port for each that is free for TCP and UDP, where none was asked for. It may be

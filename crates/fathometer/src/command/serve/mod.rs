@@ -5,6 +5,7 @@ mod http3;
 mod packages;
 mod protocols;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ use crate::origin::folder::{Bounds, FolderStore};
 use crate::origin::{
     LogFile, LogFormat, OriginSockets, OriginStatistics, Service, ServiceError, ServiceOptions,
 };
+use crate::progress::say;
 use crate::server::definition::{Definition, Embedded};
 use crate::server::{self, Demands};
 
@@ -185,12 +187,19 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         _ => Http3::none(),
     };
     for address in service.addresses() {
-        println!("serving {what} on {}://{address}/", spoke.scheme);
+        let line = format_args!("serving {what} on {}://{address}/", spoke.scheme);
+        if let Err(error) = writeln!(std::io::stdout(), "{line}") {
+            say(format_args!(
+                "failed to write to standard output: {error}; {line}"
+            ));
+        }
     }
     for line in &spoke.said {
-        eprintln!("{line}");
+        say(format_args!("{line}"));
     }
-    eprintln!("{threads} event loops, at most {most_open} connections; interrupt to end",);
+    say(format_args!(
+        "{threads} event loops, at most {most_open} connections; interrupt to end"
+    ));
     wait(interrupt, rotation.as_ref(), || {
         service.has_ended() || http3.has_ended()
     })?;
@@ -262,7 +271,7 @@ fn origins(
             let bytes: Bytes = site.files.iter().map(|file| file.body.len()).sum();
             let what = format!("{} files of {bytes}", site.files.len());
             if let Some(said) = packages::memory_of(&config.packages, bytes) {
-                eprintln!("{said}");
+                say(format_args!("{said}"));
             }
             let origin = Arc::new(Origin::new(Arc::new(site), config)?);
             Ok((what, vec![origin; share.threads]))
@@ -288,7 +297,7 @@ fn origins(
                 })
                 .collect::<Result<Vec<_>, Failure>>()?;
             if folder.read_dir().is_ok_and(|mut all| all.next().is_none()) {
-                eprintln!("there is nothing in {} yet", folder.display());
+                say(format_args!("there is nothing in {} yet", folder.display()));
             }
             Ok((folder.display().to_string(), origins))
         }
@@ -319,7 +328,9 @@ impl Rotation {
             && let Err(error) = self.log.reopen()
         {
             let path = self.log.path().unwrap_or(Path::new("-")).display();
-            eprintln!("failed to open the log {path} anew, lines go on to the old one: {error}");
+            say(format_args!(
+                "failed to open the log {path} anew, lines go on to the old one: {error}"
+            ));
         }
     }
 }
@@ -354,44 +365,44 @@ fn wait(
 }
 
 fn report(statistics: &OriginStatistics) {
-    eprintln!(
+    say(format_args!(
         "{} responses with {} of content over {} connections",
         statistics.responses,
         Bytes(statistics.content),
         statistics.connections
-    );
+    ));
     if statistics.http2 > 0 {
-        eprintln!(
+        say(format_args!(
             "{} connections were HTTP/2; {} responses were pushed",
             statistics.http2, statistics.pushed
-        );
+        ));
     }
     if statistics.handshakes + statistics.handshakes_failed > 0 {
-        eprintln!(
+        say(format_args!(
             "{} handshakes, {} of them resumed a session, {} brought early data; {} more failed",
             statistics.handshakes,
             statistics.resumed,
             statistics.early,
             statistics.handshakes_failed
-        );
+        ));
     }
     if statistics.reset_at_end > 0 {
-        eprintln!(
+        say(format_args!(
             "{} connections did not end in time and were reset",
             statistics.reset_at_end
-        );
+        ));
     }
     if statistics.pauses > 0 {
-        eprintln!(
+        say(format_args!(
             "new connections had to wait {} times for descriptors",
             statistics.pauses
-        );
+        ));
     }
     if statistics.log_lines_lost > 0 {
-        eprintln!(
+        say(format_args!(
             "{} lines of the access log could not be written",
             statistics.log_lines_lost
-        );
+        ));
     }
 }
 

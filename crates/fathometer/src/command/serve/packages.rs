@@ -10,6 +10,7 @@ use fathometer_model::Bytes;
 
 use crate::command::Failure;
 use crate::origin::{OriginStatistics, PackageFolder};
+use crate::progress::say;
 
 /// Arguments of `serve` about packages.
 #[derive(Debug, Args)]
@@ -73,10 +74,10 @@ impl PackageArguments {
     /// Tells what was sent.
     pub fn report(&self, statistics: &OriginStatistics) {
         if self.packages.is_some() {
-            eprintln!(
+            say(format_args!(
                 "{} packages and archives were sent; {} files were opened, {} calls read from files",
                 statistics.packages, statistics.disk_opens, statistics.disk_reads
-            );
+            ));
         }
     }
 }

@@ -22,6 +22,7 @@ use super::connection::{Open, Outcome};
 use crate::origin::OriginStatistics;
 use crate::origin::access_log::AccessLog;
 use crate::origin::timers::{Alarm, Timers};
+use crate::origin::wall_clock::WallClock;
 use crate::quic::feed::FileBuffer;
 use crate::quic::outbox::{Outbox, Progress};
 use crate::quic::{Batches, Sockets};
@@ -117,6 +118,7 @@ pub(super) struct Worker {
     buffer: ReceiveBuffer,
     file_buffer: FileBuffer,
     log: Option<AccessLog>,
+    wall_clock: WallClock,
     /// When connections are closed that are still open; set while the loop drains.
     drained_by: Option<Instant>,
     statistics: OriginStatistics,
@@ -152,6 +154,7 @@ impl Worker {
             buffer: ReceiveBuffer::new(sockets.coalescing),
             file_buffer: FileBuffer::default(),
             log: options.log.clone().map(|log| AccessLog::new(log, clock)),
+            wall_clock: WallClock::new(clock),
             tls: Arc::clone(&options.tls),
             drained_by: None,
             statistics: OriginStatistics::default(),
@@ -233,6 +236,8 @@ impl Worker {
             let ready = self.poller.wait(timeout).map_err(io::Error::other)?;
             let woken = self.clock.now();
             self.tls.tell_time(woken);
+            self.wall_clock
+                .follow(woken, &self.origin, self.log.as_mut());
             for place in 0..ready {
                 self.note(self.poller.ready(place));
             }

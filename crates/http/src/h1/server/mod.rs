@@ -368,8 +368,8 @@ impl Connection {
             return;
         };
         match timeout {
-            Timeout::Head => self.refuse(Refusal::HeadTimeout, now),
-            Timeout::Body => self.refuse(Refusal::BodyTimeout, now),
+            Timeout::Head => self.refuse_late_head(now),
+            Timeout::Body => self.refuse_content(Refusal::BodyTimeout, now),
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Hold => self.release_all(now),
             Timeout::Work => {

@@ -129,7 +129,14 @@ impl Connection {
         ])
     }
 
-    /// Refuses a head of which no more than its first line may be legible.
+    /// Refuses a head that did not come whole in time.
+    pub(super) fn refuse_late_head(&mut self, now: Instant) {
+        let input = std::mem::take(&mut self.input);
+        self.discarded += input.len() as u64;
+        self.refuse_head(Refusal::HeadTimeout, &input, now);
+    }
+
+    /// Refuses a head of which no more than its first line may be legible, and perhaps only its method.
     fn refuse_head(&mut self, refusal: Refusal, bytes: &[u8], now: Instant) {
         let text = if self.config.request_text {
             let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
@@ -137,7 +144,11 @@ impl Connection {
         } else {
             TextLengths::default()
         };
-        self.refuse_as(refusal, Some(text), now);
+        let served = Served {
+            method: request::method(bytes),
+            ..Served::unread(now)
+        };
+        self.refuse_as(refusal, served, text, now);
     }
 
     /// How long the next request takes.
@@ -257,13 +268,13 @@ impl Connection {
                     (decoded.consumed, decoder.is_done())
                 }
                 Err(error) => {
-                    self.refuse(error.into(), now);
+                    self.refuse_content(error.into(), now);
                     return bytes.len();
                 }
             },
         };
         if *received > self.config.limits.body.0 {
-            self.refuse(Refusal::BodyTooLong, now);
+            self.refuse_content(Refusal::BodyTooLong, now);
         } else if done
             && let Reading::Body { exchange, .. } =
                 std::mem::replace(&mut self.reading, Reading::Head)

@@ -89,6 +89,12 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
     })
 }
 
+/// The method of a request whose head may be malformed or may have come in part: its first word.
+pub(super) fn method(bytes: &[u8]) -> Method {
+    let end = bytes.iter().position(|&byte| !fields::is_token_byte(byte));
+    Method::from_token(&bytes[..end.unwrap_or(bytes.len())])
+}
+
 fn request_line(line: &[u8]) -> Result<(Method, &[u8], Version), Refusal> {
     let malformed = Refusal::BadRequestLine;
     let first = memchr(b' ', line).ok_or(malformed)?;

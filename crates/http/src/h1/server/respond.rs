@@ -59,30 +59,26 @@ impl Connection {
         }
     }
 
-    /// Answers what could not be read as a request, and reads no more.
-    pub(super) fn refuse(&mut self, refusal: Refusal, now: Instant) {
-        self.refuse_as(refusal, None, now);
+    /// Answers a request whose content is being read, and reads no more.
+    pub(super) fn refuse_content(&mut self, refusal: Refusal, now: Instant) {
+        let reading = std::mem::replace(&mut self.reading, Reading::Nothing);
+        if let Reading::Body { exchange, .. } = reading {
+            self.refuse_as(refusal, exchange.served, exchange.text, now);
+        }
     }
 
-    /// The same, for a request whose text is known.
-    ///
-    /// Where HTTP/2 is spoken beside, what a connection begins with may be a preface gone wrong: its client
-    /// would not understand an answer, and gets none (RFC 9113 section 3.4).
-    pub(super) fn refuse_as(&mut self, refusal: Refusal, text: Option<TextLengths>, now: Instant) {
-        if self.config.upgrade && self.requests == 0 && refusal == Refusal::BadRequestLine {
-            if let Some(text) = text {
-                self.texts.forget(text);
-            }
-            self.stop(CloseReason::Refused(refusal));
-            return;
-        }
-        let answer = Answer::refusal(refusal.status());
-        let (served, text) = match (std::mem::replace(&mut self.reading, Reading::Nothing), text) {
-            (Reading::Body { exchange, .. }, _) => (exchange.served, exchange.text),
-            (_, text) => (Served::unread(now), text.unwrap_or_default()),
-        };
+    /// Answers a request that gets no other answer, and reads no more.
+    pub(super) fn refuse_as(
+        &mut self,
+        refusal: Refusal,
+        served: Served,
+        text: TextLengths,
+        now: Instant,
+    ) {
+        let status = refusal.status();
+        let answer = Answer::refusal_of(Some(served.method), status);
         let served = Served {
-            status: refusal.status().code(),
+            status: status.code(),
             ..served
         };
         let said = Said {

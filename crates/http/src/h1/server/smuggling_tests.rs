@@ -201,7 +201,7 @@ refused! {
         => 400, chunked(ChunkedError::BadSize);
     chunk_size_before_a_space:
         "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhello\r\n0\r\n\r\n"
-        => 400, chunked(ChunkedError::BadSize);
+        => 400, chunked(ChunkedError::BadExtension);
     chunk_size_that_overflows:
         "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000005\r\nhello\r\n0\r\n\r\n"
         => 400, chunked(ChunkedError::SizeTooLong);
@@ -212,8 +212,11 @@ refused! {
         "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n"
         => 400, chunked(ChunkedError::BadLineEnd);
     chunk_extension_with_a_bare_line_feed:
-        "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;\nxxxx\r\nhello\r\n0\r\n\r\n"
+        "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nxxxx\r\nhello\r\n0\r\n\r\n"
         => 400, chunked(ChunkedError::BadLineEnd);
+    chunk_extension_that_hides_a_line_end_in_quotes:
+        "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;a=\"b\r\nhello\r\n0\r\n\r\n"
+        => 400, chunked(ChunkedError::BadExtension);
     chunk_longer_than_its_size:
         "POST /discard HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n"
         => 400, chunked(ChunkedError::DataTooLong);

@@ -230,6 +230,79 @@ fn head_has_no_content() {
 }
 
 #[test]
+fn head_that_is_refused_has_no_content() {
+    let table = [
+        ("HEAD / HTTP/1.1\r\n\r\n", 400),
+        ("HEAD /\r\nHost: h\r\n\r\n", 400),
+        ("HEAD / HTTP/1.1\nHost: h\r\n\r\n", 400),
+        ("HEAD /%zz HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+        (
+            "HEAD / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n",
+            413,
+        ),
+        (
+            "HEAD / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n123456789",
+            413,
+        ),
+        (
+            "HEAD / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nx",
+            400,
+        ),
+        ("HEAD /aaaaaaaaaaaaaaaa HTTP/1.1\r\nHost: h\r\n\r\n", 414),
+        ("HEAD / HTTP/1.1\r\nHost: h\r\nExpect: wonders\r\n\r\n", 417),
+        (
+            "HEAD / HTTP/1.1\r\nHost: h\r\nA: b\r\nA: b\r\nA: b\r\n\r\n",
+            431,
+        ),
+        (
+            "HEAD / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+            501,
+        ),
+        ("HEAD / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
+        // What comes is awaited in vain.
+        ("HEAD / HT", 408),
+        ("HEAD", 408),
+        (
+            "HEAD / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n",
+            408,
+        ),
+    ];
+    let limits = Limits {
+        target: Bytes(12),
+        fields: 3,
+        body: Bytes(8),
+        ..Limits::default()
+    };
+    let config = ServerConfig {
+        limits,
+        ..ServerConfig::default()
+    };
+    for (request, status) in table {
+        for method in ["HEAD", "GET"] {
+            let mut host = Host::new(config.clone());
+            host.send(request.replacen("HEAD", method, 1));
+            if host.writes.is_empty() {
+                host.wait();
+            }
+            let output = host.output();
+            let answer = format!("HTTP/1.1 {status} ");
+            assert!(output.starts_with(&answer), "{request}: {output}");
+            let content = output.split_once("\r\n\r\n").map(|(_, content)| content);
+            let is_empty = content == Some("");
+            assert_eq!(is_empty, method == "HEAD", "{request}: {output}");
+            let served = host.served[0];
+            let expected = Method::from_token(method.as_bytes());
+            assert_eq!(
+                (served.method, served.status),
+                (expected, status),
+                "{request}"
+            );
+            assert_eq!(served.body.0 == 0, is_empty, "{request}");
+        }
+    }
+}
+
+#[test]
 fn request_content_is_read_whatever_its_framing() {
     let mut host = Host::new(ServerConfig::default());
     host.send(format!(

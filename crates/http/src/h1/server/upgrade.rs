@@ -131,19 +131,21 @@ mod tests {
     }
 
     #[test]
-    fn a_preface_gone_wrong_is_not_answered_in_http1() {
-        let mut wrong = host();
-        wrong.send("INVALID CONNECTION PREFACE\r\n\r\n");
-        assert!(wrong.writes.is_empty(), "{:?}", wrong.writes);
-        assert_eq!(wrong.actions, [Action::ShutdownWrite]);
-        // Whoever has asked for something before speaks HTTP/1.
-        let mut later = host();
-        later.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nNO LINE AT ALL\r\n\r\n");
-        let said = later.writes.concat();
-        assert!(said.windows(12).any(|part| part == b"HTTP/1.1 400"));
-        let mut off = Host::new(ServerConfig::default());
-        off.send("INVALID CONNECTION PREFACE\r\n\r\n");
-        assert!(off.writes[0].starts_with(b"HTTP/1.1 400 "));
+    fn a_first_line_that_is_malformed_is_answered() {
+        for (input, status) in [
+            ("INVALID CONNECTION PREFACE\r\n\r\n", 400),
+            ("GET  / HTTP/1.1\r\n\r\n", 400),
+            ("\x16\x03\x01", 400),
+            ("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", 505),
+        ] {
+            let mut wrong = host();
+            wrong.send(input);
+            let answer = format!("HTTP/1.1 {status} ");
+            let output = wrong.output();
+            assert!(output.starts_with(&answer), "{input:?}: {output:?}");
+            assert_eq!(wrong.statuses(), [status]);
+            assert_eq!(wrong.actions, [Action::ShutdownWrite]);
+        }
     }
 
     #[test]

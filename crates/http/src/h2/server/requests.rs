@@ -186,7 +186,8 @@ impl Connection {
         let stream = &mut self.streams[slot];
         if stream.progress == Progress::Reading {
             stream.answered_early = true;
-            stream.answer = Some(Answer::refusal(status));
+            let method = stream.served.exchange.method.known();
+            stream.answer = Some(Answer::refusal_of(method, status));
             self.make_ready(slot, now);
         }
     }

@@ -409,3 +409,53 @@ fn too_much_is_answered_and_not_read_on() {
     assert!(host.connection.is_idle());
     assert_eq!(host.served.len(), 3);
 }
+
+#[test]
+fn head_that_is_refused_has_no_content() {
+    let long = format!("/{}", "a".repeat(40));
+    let limits = Limits {
+        target: Bytes(20),
+        fields: 6,
+        body: Bytes(4),
+        head: Bytes(1000),
+        ..Limits::default()
+    };
+    let config = ServerConfig {
+        limits,
+        ..ServerConfig::default()
+    };
+    let big = "b".repeat(1000);
+    let too_large = [("a", &*big)];
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+    let table: [(&str, Fields<'_>, &str); 6] = [
+        ("/a#b", &[], "400"),
+        (&long, &[], "414"),
+        ("/a", &[("content-length", "5")], "413"),
+        ("/a", &[("expect", "wonders")], "417"),
+        ("/a", &[("a", "b"), ("c", "d"), ("e", "f")], "431"),
+        ("/a", &too_large, "431"),
+    ];
+    for (path, more, status) in table {
+        for method in ["HEAD", "GET"] {
+            let mut host = Host::new(config.clone());
+            let mut fields = vec![
+                (":method", method),
+                (":scheme", "http"),
+                (":authority", "example.org"),
+                (":path", path),
+            ];
+            fields.extend(more);
+            let request = host.headers(1, &fields, status != "413");
+            host.send(request);
+            assert_eq!(host.statuses(), [(1, status.to_owned())], "{more:?}");
+            let is_empty = host.content(1).is_empty();
+            assert_eq!(is_empty, method == "HEAD", "{method} {status}");
+        }
+    }
+    // Where the method did not fit, it may have been HEAD.
+    let mut host = Host::new(config);
+    let request = host.headers(1, &[("a", &*big), (":method", "HEAD")], true);
+    host.send(request);
+    assert_eq!(host.statuses(), [(1, "431".to_owned())]);
+    assert!(host.content(1).is_empty());
+}

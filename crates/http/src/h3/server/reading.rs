@@ -8,9 +8,9 @@ use crate::client::RequestId;
 use crate::field_block::FieldBlock;
 use crate::h3::critical::Told;
 use crate::h3::frame::{FrameType, Piece};
-use crate::h3::message::{self, Malformed, Rejection, RequestHead};
+use crate::h3::message::{self, Malformed, Rejection};
 use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request};
-use crate::origin::Status;
+use crate::origin::{Method, Status};
 use crate::qpack::{self, Decoded};
 
 /// Why a request is not read on.
@@ -276,6 +276,11 @@ impl Connection {
             Ok(Decoded::Fields) => {}
             Err(qpack::Error::SectionTooLarge) => {
                 open.waiting = false;
+                if open.expect == Expect::Head {
+                    let fields = std::mem::take(&mut self.fields);
+                    self.describe_refused(request, &fields);
+                    self.fields = fields;
+                }
                 return Err(Trouble::Refused(Status::HEADER_TOO_LARGE));
             }
             Err(error) => return Err(Fault::from(error).into()),
@@ -304,8 +309,17 @@ impl Connection {
     ) -> Result<(), Trouble> {
         let limits = &self.config.limits;
         let (most_fields, most_body) = (limits.fields, limits.body.0);
-        let head = message::request(fields, most_fields, limits.target.0)?;
-        self.keep_text(request, &head);
+        let head = match message::request(fields, most_fields, limits.target.0) {
+            Ok(head) => head,
+            Err(rejection) => {
+                self.describe_refused(request, fields);
+                return Err(rejection.into());
+            }
+        };
+        self.keep_text(
+            request,
+            [head.method, head.target, head.referer, head.user_agent],
+        );
         let answer = self.origin.decide(&head.request, now, &mut self.scratch);
         let Some(open) = self.streams.get_mut(request) else {
             return Ok(());
@@ -361,18 +375,35 @@ impl Connection {
         self.trouble(request, trouble, now);
     }
 
+    /// Keeps what is legible of a request that is refused.
+    fn describe_refused(&mut self, request: RequestId, fields: &FieldBlock) {
+        let value = |name| fields.get(name).unwrap_or_default();
+        let (method, target) = (value(":method"), value(":path"));
+        if let Some(open) = self.streams.get_mut(request) {
+            let exchange = &mut open.served.exchange;
+            exchange.method = Method::from_token(method);
+            if self.config.events {
+                exchange.target_hash = fnv(target);
+            }
+        }
+        self.keep_text(
+            request,
+            [method, target, value("referer"), value("user-agent")],
+        );
+    }
+
     /// Keeps what is said of a request in logs.
-    fn keep_text(&mut self, request: RequestId, head: &RequestHead<'_>) {
+    fn keep_text(&mut self, request: RequestId, [method, target, referer, user_agent]: [&[u8]; 4]) {
         if !self.config.request_text {
             return;
         }
         let mut text = Vec::new();
-        for part in [head.method, b" ", head.target, b" HTTP/3"] {
+        for part in [method, b" ", target, b" HTTP/3"] {
             text.extend_from_slice(part);
         }
-        let lengths = [text.len(), head.referer.len(), head.user_agent.len()];
-        text.extend_from_slice(head.referer);
-        text.extend_from_slice(head.user_agent);
+        let lengths = [text.len(), referer.len(), user_agent.len()];
+        text.extend_from_slice(referer);
+        text.extend_from_slice(user_agent);
         if let Some(open) = self.streams.get_mut(request) {
             open.text = lengths.map(|length| length as u32);
         }

@@ -16,7 +16,8 @@ impl Connection {
             && !open.ends
             && open.flowing.is_none()
         {
-            open.answer = Some(Answer::refusal(status));
+            let method = open.served.exchange.method.known();
+            open.answer = Some(Answer::refusal_of(method, status));
             self.respond(request, now);
             self.stop_reading(request, u64::from(request.0) * 4);
         }

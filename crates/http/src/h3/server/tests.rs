@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::h3::{Action, ErrorCode, Fault};
+use crate::origin::Method;
 use crate::qpack;
 
 fn octets(hexadecimal: &str) -> Vec<u8> {
@@ -214,23 +215,24 @@ fn what_is_too_much_is_refused() {
     };
     let config = ServerConfig {
         limits,
+        events: true,
         ..ServerConfig::default()
     };
     let long = format!("01 20 0000 d1 d7 5117 2f{} 500168", "61".repeat(22));
     let many = format!("01 14 0000 d1 d7 c1 500168 {}", "2178 0179".repeat(3));
-    for (input, whole) in [
-        ("01 412d 00", "431"),
-        (&*many, "431"),
-        (&*long, "414"),
-        ("01 0b 0000 d1 d7 c1 500168 540139", "413"),
-        ("01 08 0000 d1 d7 c1 500168 0005 6161616161", "413"),
+    for (input, status) in [
+        ("01 412d 00", 431),
+        (&*many, 431),
+        (&*long, 414),
+        ("01 0b 0000 d1 d7 c1 500168 540139", 413),
+        ("01 08 0000 d1 d7 c1 500168 0005 6161616161", 413),
     ] {
         let mut connection = with(config.clone());
         feed(&mut connection, 0, input);
-        let (octets, end) = sent(&mut connection, 0);
+        let (_, end) = sent(&mut connection, 0);
         assert!(end, "{input}");
-        let text = String::from_utf8_lossy(&octets).into_owned();
-        assert!(text.contains(whole), "{input}: {text:?}");
+        let served = connection.poll_event().unwrap();
+        assert_eq!(served.exchange.status, status, "{input}");
         let code = ErrorCode::NO_ERROR;
         let stop = Action::StopSending { stream: 0, code };
         assert_eq!(connection.poll_action(), Some(stop));
@@ -239,6 +241,60 @@ fn what_is_too_much_is_refused() {
         connection.handle_reset(0, code.0, NOW);
         assert!(connection.is_idle() && connection.close_reason().is_none());
     }
+}
+
+#[test]
+fn head_that_is_refused_has_no_content() {
+    let limits = Limits {
+        section: Bytes(300),
+        fields: 6,
+        target: Bytes(20),
+        body: Bytes(4),
+        ..Limits::default()
+    };
+    let config = ServerConfig {
+        limits,
+        events: true,
+        request_text: true,
+        ..ServerConfig::default()
+    };
+    let long = format!("01 20 0000 METHOD d7 5117 2f{} 500168", "61".repeat(22));
+    let many = format!("01 14 0000 METHOD d7 c1 500168 {}", "2178 0179".repeat(3));
+    // Each field counts 32 bytes more than it has.
+    let too_large = format!("01 30 0000 METHOD d7 c1 500168 {}", "2178 0179".repeat(10));
+    for (input, status) in [
+        ("01 0c 0000 METHOD d7 5103 2f2361 500168 0000", 400),
+        (&*many, 431),
+        (&*too_large, 431),
+        (&*long, 414),
+        ("01 0b 0000 METHOD d7 c1 500168 540139", 413),
+        ("01 08 0000 METHOD d7 c1 500168 0005 6161616161", 413),
+    ] {
+        for (method, token) in [("d2", Method::Head), ("d1", Method::Get)] {
+            let mut connection = with(config.clone());
+            feed(&mut connection, 0, &input.replace("METHOD", method));
+            let (octets, end) = sent(&mut connection, 0);
+            assert!(end, "{input}");
+            let has_content = octets.ends_with(b"\n");
+            assert_eq!(has_content, token == Method::Get, "{input}");
+            let (served, text) = connection.poll_event_with_text().unwrap();
+            let exchange = served.exchange;
+            assert_eq!((exchange.method, exchange.status), (token, status));
+            assert_eq!(exchange.body.0 > 0, has_content);
+            let line = String::from_utf8_lossy(text.line).into_owned();
+            assert!(line.starts_with(token.token().unwrap()), "{line}");
+        }
+    }
+    // Where the method was not read, it may have been HEAD.
+    let mut connection = with(config);
+    feed(&mut connection, 0, "01 412d 00");
+    let (octets, end) = sent(&mut connection, 0);
+    assert!(end && !octets.ends_with(b"\n"));
+    let (served, _) = connection.poll_event_with_text().unwrap();
+    assert_eq!(
+        (served.exchange.status, served.exchange.body),
+        (431, Bytes(0))
+    );
 }
 
 #[test]
@@ -314,6 +370,7 @@ fn time_limits() {
     };
     let config = ServerConfig {
         limits,
+        events: true,
         ..ServerConfig::default()
     };
     let at = |seconds| NOW + Duration::from_secs(seconds);
@@ -328,8 +385,8 @@ fn time_limits() {
     feed(&mut slow, 0, "01");
     assert_eq!(slow.poll_timeout(), Some(at(5)));
     slow.handle_timeout(at(5));
-    let (octets, end) = sent(&mut slow, 0);
-    assert!(end && String::from_utf8_lossy(&octets).contains("408"));
+    assert!(sent(&mut slow, 0).1);
+    assert_eq!(slow.poll_event().unwrap().exchange.status, 408);
 
     let mut deaf = with(config);
     feed(&mut deaf, 0, GET);
