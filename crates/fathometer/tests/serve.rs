@@ -589,6 +589,44 @@ fn more_connections_than_descriptors_wait_their_turn() {
 }
 
 #[test]
+fn slow_posts_do_not_lock_others_out() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "hello").unwrap();
+    let server = Server::limited(folder.path(), 64, &["--threads", "1"]);
+    let begun = std::time::Instant::now();
+    let mut slow: Vec<Client> = (0..100)
+        .map(|n| {
+            let mut client = server.connect();
+            let path = if n % 2 == 0 { "a" } else { "nowhere" };
+            client.send(&format!(
+                "POST /{path} HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n"
+            ));
+            client
+        })
+        .collect();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                for client in &mut slow {
+                    // It fails when the server has closed the connection.
+                    let _ = client.stream.get_mut().write_all(b"x");
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        for _ in 0..5 {
+            assert_eq!(server.get("/a").content, b"hello");
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    // Without room being made, each holds its place for as long as its content takes: days.
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let said = server.end();
+    assert!(said.contains("made room for others"), "{said}");
+}
+
+#[test]
 fn ten_thousand_idle_connections_are_cheap() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "a").unwrap();

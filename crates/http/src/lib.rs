@@ -19,5 +19,7 @@ pub mod hpack;
 pub mod html;
 mod huffman;
 pub mod origin;
+pub mod pace;
 pub mod package;
 pub mod qpack;
+pub mod waiting;

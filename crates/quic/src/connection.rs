@@ -10,7 +10,10 @@ use quinn_proto::{
     WriteError,
 };
 
+use crate::budget::Budget;
+use crate::congestion::acknowledged;
 use crate::event::{Closed, Event};
+use crate::half_open::Serial;
 use crate::handshake::{EarlyData, Handshake, RoundTrips, Volume};
 use crate::session::Agreed;
 use crate::statistics::Statistics;
@@ -61,6 +64,14 @@ pub struct Connection {
     /// The endpoint's word that nothing is left, kept until all events were taken.
     drained: Option<EndpointEvent>,
     pub(crate) is_touched: bool,
+    /// The handshake of a server's connection, while it is in progress.
+    pub(crate) half_open: Option<Serial>,
+    /// What may be sent to the peer's address before that is known to be its own.
+    budget: Option<Budget>,
+    /// What may wait to be acknowledged, as the endpoint granted it; 0 where it grants nothing.
+    pub(crate) granted: u64,
+    /// Streams in one direction that this side has opened.
+    own_streams: usize,
     is_established: bool,
     is_closed: bool,
 }
@@ -89,6 +100,10 @@ impl Connection {
             events: VecDeque::new(),
             drained: None,
             is_touched: false,
+            half_open: None,
+            budget: None,
+            granted: 0,
+            own_streams: 0,
             is_established: false,
             is_closed: false,
         }
@@ -126,10 +141,24 @@ impl Connection {
 
     /// Opens a stream; `None` when the peer allows no more of them now, or the connection has ended.
     pub fn open(&mut self, bidirectional: bool) -> Option<u64> {
-        self.machine
-            .streams()
-            .open(direction(bidirectional))
-            .map(u64::from)
+        let opened = self.machine.streams().open(direction(bidirectional))?;
+        self.own_streams += usize::from(!bidirectional);
+        Some(opened.into())
+    }
+
+    /// Bytes of packets that the peer has acknowledged on the present path, which starts anew when the peer
+    /// moves. It costs more than reading a counter.
+    pub fn acknowledged(&self) -> Bytes {
+        Bytes(acknowledged(self.machine.congestion_state()))
+    }
+
+    /// The congestion window in bytes; 0 where nothing but long-lived streams in one direction is open for
+    /// sending.
+    pub(crate) fn used_window(&mut self) -> u64 {
+        match self.sending_streams() > self.own_streams {
+            true => self.machine.congestion_state().window(),
+            false => 0,
+        }
     }
 
     /// Streams on which this side has something that the peer has not acknowledged.
@@ -256,6 +285,9 @@ impl Connection {
 
     pub(crate) fn note_received(&mut self, octets: usize, is_retry: bool) {
         self.received.add(1, octets);
+        if let Some(budget) = &mut self.budget {
+            budget.received(octets);
+        }
         if !self.is_established {
             self.trips.received(octets, is_retry);
         }
@@ -263,8 +295,30 @@ impl Connection {
 
     pub(crate) fn note_sent(&mut self, datagrams: u64, octets: usize) {
         self.sent.add(datagrams, octets);
+        if let Some(budget) = &mut self.budget {
+            budget.sent(octets);
+        }
         if !self.is_established {
             self.trips.sent(octets);
+        }
+    }
+
+    /// The peer's address is not known to be its own: no more is sent to it than is allowed then.
+    pub(crate) fn hold_to_budget(&mut self) {
+        let agreed = self.machine.crypto_session().handshake_data();
+        let agreed = agreed.and_then(|data| data.downcast::<Agreed>().ok());
+        self.budget = agreed.map(|agreed| Budget::new(agreed.is_peer_shown));
+    }
+
+    /// How many datagrams may be sent now, of so many that are asked for.
+    pub(crate) fn datagrams_allowed(&mut self, segments: usize) -> usize {
+        if self.budget.as_ref().is_some_and(Budget::is_over) {
+            self.budget = None;
+        }
+        let most = usize::from(self.machine.current_mtu());
+        match &self.budget {
+            None => segments,
+            Some(budget) => segments.min(budget.left() / most),
         }
     }
 

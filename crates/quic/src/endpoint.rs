@@ -7,24 +7,26 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use fathometer_model::{Instant, Seed};
 use quinn_proto::{
-    ClientConfig, ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, Incoming,
-    ServerConfig,
+    ClientConfig, ConnectionHandle, DatagramEvent, EcnCodepoint, EndpointConfig, EndpointEvent,
+    Incoming, ServerConfig,
 };
 
 use crate::connection::Connection;
 use crate::event::Event;
+use crate::half_open::Handshakes;
 use crate::handshake::is_retry;
 use crate::identifiers::Identifiers;
+use crate::memory::SendMemory;
 use crate::session::VERSION;
 use crate::settings::{
-    ClientTls, Qlog, QlogWriter, ServerSettings, SettingsError, TransportSettings,
+    ClientTls, HalfOpen, Qlog, QlogWriter, ServerSettings, SettingsError, TransportSettings,
 };
 use crate::timeline::{TokenTime, from_machine, to_machine};
 
 /// Largest UDP payload that peers may send, in octets.
 const LARGEST_RECEIVED: u16 = 65_527;
 /// Answers that belong to no connection and wait to be sent; more are thrown away, as a network would.
-const MOST_RESPONSES: usize = 64;
+const MOST_RESPONSES: usize = 1024;
 
 /// Names one connection of an endpoint, until its [`Event::Drained`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +56,8 @@ pub struct EndpointCounts {
     pub retried: u64,
     /// Whose first packet was wrong.
     pub failed: u64,
+    /// Given up before their handshakes were complete, for others.
+    pub given_up: u64,
     /// Answers thrown away because too many waited.
     pub responses_dropped: u64,
 }
@@ -87,6 +91,10 @@ pub struct Endpoint {
     token_time: Arc<TokenTime>,
     validates_addresses: bool,
     most_connections: usize,
+    /// What a server's connections may have waiting; clients are not held to anything.
+    memory: Option<SendMemory>,
+    half_open: HalfOpen,
+    handshakes: Handshakes,
     is_accepting: bool,
     counts: EndpointCounts,
 }
@@ -139,13 +147,18 @@ impl Endpoint {
             unfragmented,
             Some(random_state(seed)),
         );
-        Ok(Endpoint::with(
-            machine,
-            identifiers,
-            token_time,
-            settings.validates_addresses,
-            settings.most_connections,
-        ))
+        let memory = SendMemory::new(settings.waiting, settings.transport.send_window.0);
+        Ok(Endpoint {
+            memory: Some(memory),
+            half_open: settings.half_open,
+            ..Endpoint::with(
+                machine,
+                identifiers,
+                token_time,
+                settings.validates_addresses,
+                settings.most_connections,
+            )
+        })
     }
 
     fn with(
@@ -166,6 +179,9 @@ impl Endpoint {
             token_time,
             validates_addresses,
             most_connections,
+            memory: None,
+            half_open: HalfOpen::default(),
+            handshakes: Handshakes::default(),
             is_accepting: true,
             counts: EndpointCounts::default(),
         }
@@ -233,6 +249,7 @@ impl Endpoint {
         datagram: BytesMut,
         now: Instant,
     ) {
+        self.token_time.set(now);
         let length = datagram.len();
         let is_retry = is_retry(&datagram);
         self.scratch.clear();
@@ -250,6 +267,11 @@ impl Endpoint {
                 connection.note_received(length, is_retry);
                 connection.machine.handle_event(event);
                 connection.look(now);
+                if connection.is_established() || connection.is_closed() {
+                    let ended = connection.half_open.take();
+                    self.end_handshake(ended.is_some());
+                }
+                self.grant(key);
                 self.touch(key);
             }
             Some(DatagramEvent::NewConnection(incoming)) => self.accept(incoming, length, now),
@@ -302,8 +324,7 @@ impl Endpoint {
         }
         let event = connection.take_drained()?;
         self.machine.handle_event(handle, event);
-        self.connections[key.0 as usize] = None;
-        self.open -= 1;
+        self.forget(key);
         Some(Event::Drained)
     }
 
@@ -317,10 +338,12 @@ impl Endpoint {
         now: Instant,
     ) -> Option<Transmit> {
         let connection = self.get_mut(key)?;
+        let segments = connection.datagrams_allowed(segments.max(1));
+        if segments == 0 {
+            return None;
+        }
         let at = to_machine(now);
-        let transmit = connection
-            .machine
-            .poll_transmit(at, segments.max(1), buffer)?;
+        let transmit = connection.machine.poll_transmit(at, segments, buffer)?;
         let datagrams = match transmit.segment_size {
             None => 1,
             Some(segment) => transmit.size.div_ceil(segment) as u64,
@@ -366,7 +389,6 @@ impl Endpoint {
     }
 
     fn accept(&mut self, incoming: Incoming, length: usize, now: Instant) {
-        self.token_time.set(now);
         self.scratch.clear();
         if !self.is_accepting || self.open >= self.most_connections {
             self.counts.refused += 1;
@@ -374,7 +396,9 @@ impl Endpoint {
             self.respond(&response);
             return;
         }
-        if self.validates_addresses && !incoming.remote_address_validated() {
+        let is_shown = incoming.remote_address_validated();
+        let is_crowded = self.handshakes.count() >= self.half_open.retry_from;
+        if (self.validates_addresses || is_crowded) && !is_shown {
             // A client whose token is none that we made can be asked but once.
             match self.machine.retry(incoming, &mut self.scratch) {
                 Ok(response) => {
@@ -388,6 +412,7 @@ impl Endpoint {
             }
             return;
         }
+        self.give_up_old(now);
         let accepted = self
             .machine
             .accept(incoming, to_machine(now), &mut self.scratch, None);
@@ -395,8 +420,20 @@ impl Endpoint {
             Ok((handle, machine)) => {
                 self.counts.accepted += 1;
                 let mut connection = Connection::new(machine, now);
+                if !is_shown {
+                    connection.hold_to_budget();
+                }
                 connection.note_received(length, false);
+                connection.look(now);
+                let is_half_open = !connection.is_established();
                 let key = self.add(handle, connection);
+                if is_half_open {
+                    let serial = self.handshakes.begin(key, now);
+                    if let Some(connection) = self.get_mut(key) {
+                        connection.half_open = Some(serial);
+                    }
+                }
+                self.grant(key);
                 self.touch(key);
             }
             Err(error) => {
@@ -415,6 +452,82 @@ impl Endpoint {
         self.connections[handle.0] = Some(Box::new(connection));
         self.open += 1;
         key(handle)
+    }
+
+    fn end_handshake(&mut self, was_in_progress: bool) {
+        if was_in_progress {
+            self.handshakes.end();
+        }
+    }
+
+    /// Gives up the oldest handshakes where there are too many, and where others are asked to wait for those that
+    /// take too long.
+    fn give_up_old(&mut self, now: Instant) {
+        loop {
+            let connections = &self.connections;
+            let oldest = self.handshakes.oldest(|key, serial| {
+                let connection = connections.get(key.0 as usize);
+                connection
+                    .and_then(Option::as_deref)
+                    .is_some_and(|connection| connection.half_open == Some(serial))
+            });
+            let Some((key, begun)) = oldest else {
+                return;
+            };
+            let count = self.handshakes.count();
+            let is_late =
+                count >= self.half_open.retry_from && now.since(begun) >= self.half_open.within;
+            if count < self.half_open.most && !is_late {
+                return;
+            }
+            self.counts.given_up += 1;
+            self.abandon(key);
+        }
+    }
+
+    /// Gives a connection up without another word: neither does it send anything nor wait for what may still
+    /// come. [`Event::Drained`] is its next event but for those that have happened.
+    pub fn abandon(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.get_mut(key) else {
+            return;
+        };
+        connection.hold_drained(EndpointEvent::drained());
+        let was_half_open = connection.half_open.take().is_some();
+        self.end_handshake(was_half_open);
+        self.touch(key);
+    }
+
+    /// Whether there is no room for more connections, or hardly any.
+    pub fn is_full(&self) -> bool {
+        self.open >= self.most_connections - self.most_connections / 64
+    }
+
+    /// Frees the place of a connection.
+    fn forget(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections[key.0 as usize].take() else {
+            return;
+        };
+        self.open -= 1;
+        self.end_handshake(connection.half_open.is_some());
+        if let Some(memory) = &mut self.memory {
+            memory.give_back(connection.granted);
+        }
+    }
+
+    /// Decides how much a connection may have waiting.
+    fn grant(&mut self, key: ConnectionKey) {
+        let open = self.open;
+        let place = self.connections.get_mut(key.0 as usize);
+        if let Some(memory) = &mut self.memory
+            && let Some(connection) = place.and_then(Option::as_deref_mut)
+        {
+            let window = connection.used_window();
+            let granted = memory.grant(connection.granted, window, open);
+            if granted != connection.granted {
+                connection.granted = granted;
+                connection.machine.set_send_window(granted);
+            }
+        }
     }
 
     fn touch(&mut self, key: ConnectionKey) {

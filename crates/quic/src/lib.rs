@@ -25,11 +25,16 @@
 //! Not done here: sockets, offloads and ECN marks as such (the host's), HTTP/3, and moving a connection
 //! to another address.
 
+mod budget;
+mod congestion;
 mod connection;
 mod endpoint;
 mod event;
+mod half_open;
 mod handshake;
+mod hello;
 mod identifiers;
+mod memory;
 mod session;
 mod settings;
 mod statistics;
@@ -40,8 +45,8 @@ pub use endpoint::{ConnectError, ConnectionKey, Endpoint, EndpointCounts, Transm
 pub use event::{CloseKind, Closed, Closer, Event};
 pub use handshake::{EarlyData, Handshake, Volume};
 pub use settings::{
-    AckFrequency, ClientTls, Congestion, QlogWriter, ServerSettings, SettingsError,
-    TransportSettings,
+    AckFrequency, ClientTls, Congestion, HalfOpen, QlogWriter, ServerSettings, SettingsError,
+    TransportSettings, Waiting,
 };
 pub use statistics::Statistics;
 

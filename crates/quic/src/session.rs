@@ -9,10 +9,13 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::BytesMut;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::crypto::{
-    self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, UnsupportedVersion,
+    self, CryptoError, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey,
+    UnsupportedVersion,
 };
 use quinn_proto::transport_parameters::TransportParameters;
 use quinn_proto::{ConnectError, ConnectionId, Side, TransportError, TransportErrorCode};
@@ -23,13 +26,14 @@ use rustls::quic::{
 };
 use rustls::{CipherSuite, HandshakeKind};
 
+use crate::hello::Hellos;
 use crate::settings::SettingsError;
 
 /// The version of QUIC that is spoken (RFC 9000).
 pub(crate) const VERSION: u32 = 1;
 
 /// What both sides have agreed upon.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Agreed {
     /// ALPN.
     pub(crate) protocol: Option<Vec<u8>>,
@@ -41,6 +45,8 @@ pub(crate) struct Agreed {
     pub(crate) cipher_suite: Option<&'static str>,
     /// Octets of the certificates that the peer has shown in this handshake.
     pub(crate) certificates: u64,
+    /// Whether a packet was opened by keys that only a peer has that has received ours (RFC 9000 section 8.1).
+    pub(crate) is_peer_shown: Arc<AtomicBool>,
 }
 
 /// What clients' sessions are made of.
@@ -129,6 +135,8 @@ struct Session {
     next: Option<Secrets>,
     /// What is known of the peer early on was announced.
     is_announced: bool,
+    is_peer_shown: Arc<AtomicBool>,
+    hellos: Hellos,
 }
 
 impl Session {
@@ -138,6 +146,8 @@ impl Session {
             initial,
             next: None,
             is_announced: false,
+            is_peer_shown: Arc::default(),
+            hellos: Hellos::default(),
         }
     }
 
@@ -163,6 +173,7 @@ impl Session {
                 .iter()
                 .map(|one| one.len() as u64)
                 .sum(),
+            is_peer_shown: Arc::clone(&self.is_peer_shown),
         }
     }
 }
@@ -174,8 +185,7 @@ impl crypto::Session for Session {
 
     /// An [`Agreed`], as far as things are settled.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        self.is_announced
-            .then(|| Box::new(self.agreed()) as Box<dyn Any>)
+        Some(Box::new(self.agreed()))
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
@@ -204,6 +214,9 @@ impl crypto::Session for Session {
     }
 
     fn read_handshake(&mut self, octets: &[u8]) -> Result<bool, TransportError> {
+        if self.tls.is_handshaking() {
+            self.hellos.read(octets)?;
+        }
         self.tls.read_hs(octets).map_err(|error| {
             let code = match self.tls.alert() {
                 Some(alert) => TransportErrorCode::crypto(alert.into()),
@@ -237,13 +250,20 @@ impl crypto::Session for Session {
     }
 
     fn write_handshake(&mut self, octets: &mut Vec<u8>) -> Option<Keys> {
-        Some(keys(match self.tls.write_hs(octets)? {
-            KeyChange::Handshake { keys } => keys,
-            KeyChange::OneRtt { keys, next } => {
-                self.next = Some(next);
+        Some(match self.tls.write_hs(octets)? {
+            KeyChange::Handshake { keys: those } => {
+                let mut keys = keys(those);
+                keys.packet.remote = Box::new(WatchedKey {
+                    key: keys.packet.remote,
+                    is_used: Arc::clone(&self.is_peer_shown),
+                });
                 keys
             }
-        }))
+            KeyChange::OneRtt { keys: those, next } => {
+                self.next = Some(next);
+                keys(those)
+            }
+        })
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
@@ -268,6 +288,41 @@ impl crypto::Session for Session {
             .export_keying_material(output, label, Some(context))
             .map(drop)
             .map_err(|_| ExportKeyingMaterialError)
+    }
+}
+
+/// A key that notes when a packet was opened with it.
+struct WatchedKey {
+    key: Box<dyn PacketKey>,
+    is_used: Arc<AtomicBool>,
+}
+
+impl PacketKey for WatchedKey {
+    fn encrypt(&self, packet: u64, octets: &mut [u8], header: usize) {
+        self.key.encrypt(packet, octets, header);
+    }
+
+    fn decrypt(
+        &self,
+        packet: u64,
+        header: &[u8],
+        payload: &mut BytesMut,
+    ) -> Result<(), CryptoError> {
+        self.key.decrypt(packet, header, payload)?;
+        self.is_used.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn tag_len(&self) -> usize {
+        self.key.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.key.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.key.integrity_limit()
     }
 }
 

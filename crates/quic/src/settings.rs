@@ -10,6 +10,7 @@ use quinn_proto::{
     AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, QlogConfig, TransportConfig, VarInt,
 };
 
+use crate::congestion::CountedFactory;
 use crate::session::{ClientSession, ServerSession};
 use crate::timeline;
 
@@ -200,17 +201,20 @@ impl TransportSettings {
             Congestion::Cubic => {
                 let mut controller = CubicConfig::default();
                 controller.initial_window(window);
-                config.congestion_controller_factory(Arc::new(controller));
+                let counted = CountedFactory(Arc::new(controller));
+                config.congestion_controller_factory(Arc::new(counted));
             }
             Congestion::Bbr => {
                 let mut controller = BbrConfig::default();
                 controller.initial_window(window);
-                config.congestion_controller_factory(Arc::new(controller));
+                let counted = CountedFactory(Arc::new(controller));
+                config.congestion_controller_factory(Arc::new(counted));
             }
             Congestion::NewReno => {
                 let mut controller = NewRenoConfig::default();
                 controller.initial_window(window);
-                config.congestion_controller_factory(Arc::new(controller));
+                let counted = CountedFactory(Arc::new(controller));
+                config.congestion_controller_factory(Arc::new(counted));
             }
         }
         let idle = match self.max_idle {
@@ -317,6 +321,49 @@ impl std::fmt::Debug for ClientTls {
     }
 }
 
+/// How much that was written may wait for acknowledgements: the memory that clients can make a server hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// What any connection may have waiting. One that shows by its acknowledgements that its path holds more
+    /// gets more: four congestion windows, at most [`TransportSettings::send_window`].
+    pub each: Bytes,
+    /// What all connections of an endpoint may have waiting. Beyond, each gets an equal share, and 8 KiB at
+    /// least.
+    pub all: Bytes,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting {
+            each: Bytes(64 * 1024),
+            all: Bytes(256 << 20),
+        }
+    }
+}
+
+/// How many handshakes may be in progress. Each costs memory, and a client need not receive what it is sent to
+/// make a server begin one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HalfOpen {
+    /// With so many in progress, a client must show that it receives what is sent to its address before another
+    /// is begun (Retry, RFC 9000 section 8.1.2).
+    pub retry_from: usize,
+    /// The most. Beyond, the oldest is given up for another.
+    pub most: usize,
+    /// How long a handshake may take where others wait for its place.
+    pub within: Duration,
+}
+
+impl Default for HalfOpen {
+    fn default() -> HalfOpen {
+        HalfOpen {
+            retry_from: 64,
+            most: 1024,
+            within: Duration::from_secs(10),
+        }
+    }
+}
+
 /// What a server's endpoint is made of.
 pub struct ServerSettings {
     /// TLS 1.3; the protocols (ALPN) should be `h3` for HTTP/3. Early data is on or off: where it is on,
@@ -331,6 +378,10 @@ pub struct ServerSettings {
     pub migration: bool,
     /// Most connections at a time; more are refused.
     pub most_connections: usize,
+    /// How many handshakes may be in progress.
+    pub half_open: HalfOpen,
+    /// How much may wait to be acknowledged.
+    pub waiting: Waiting,
     /// Where the qlog of all connections goes.
     pub qlog: Option<QlogWriter>,
 }

@@ -22,6 +22,9 @@ pub(crate) fn to_machine(instant: Instant) -> std::time::Instant {
     origin() + Duration::from_nanos(instant.as_nanos())
 }
 
+/// What the machine takes for a time.
+pub(crate) type MachineInstant = std::time::Instant;
+
 /// Our form of an instant of the machine's.
 pub(crate) fn from_machine(instant: std::time::Instant) -> Instant {
     Instant::ZERO + instant.saturating_duration_since(origin())

@@ -213,6 +213,16 @@ impl Open {
         self.machine.handle_timeout(now);
     }
 
+    /// Since when it waits for its client; `None` while it does not.
+    pub fn waits_since(&self) -> Option<Instant> {
+        self.machine.waits_since()
+    }
+
+    /// Whether its client has not taken all that it could have.
+    pub fn is_sending(&self) -> bool {
+        self.machine.is_sending()
+    }
+
     /// Gives back memory that holds nothing.
     pub fn rest(&mut self) {
         self.machine.rest();

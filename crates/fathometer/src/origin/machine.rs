@@ -185,6 +185,14 @@ impl Machine {
         either!(self, connection => connection.end(now));
     }
 
+    pub fn is_sending(&self) -> bool {
+        either!(self, connection => connection.is_sending())
+    }
+
+    pub fn waits_since(&self) -> Option<Instant> {
+        either!(self, connection => connection.waits_since())
+    }
+
     pub fn rest(&mut self) {
         either!(self, connection => connection.rest());
     }

@@ -5,8 +5,9 @@
 //! machine's decision. Bodies go from the site's memory, or from a file's pages, to the kernel without
 //! a copy of ours.
 //!
-//! When the program or the system is out of descriptors, a loop stops accepting for a while and says
-//! so; connections wait in the kernel's queue meanwhile.
+//! When the program or the system is out of descriptors, the connections that have waited longest for
+//! their clients make room, if that is for long. Where there are none, a loop stops accepting for a while
+//! and says so; connections wait in the kernel's queue meanwhile.
 
 pub(crate) mod access_log;
 mod connection;
@@ -53,6 +54,10 @@ pub const BACKLOG: u32 = 4096;
 const ACCEPTED_AT_ONCE: usize = 128;
 /// How long accepting pauses when there are no descriptors, unless a connection ends before.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a connection has waited for its client before it makes room for others.
+pub(crate) const YIELDS_AFTER: Duration = Duration::from_secs(2);
+/// One of so many connections makes room at a time, so that not each that comes costs a look at all.
+pub(crate) const YIELDS_OF: usize = 64;
 /// How often a pause is spoken of.
 const REPEATED_AFTER: Duration = Duration::from_secs(60);
 /// A connection without an exchange for this long gives its buffers back.
@@ -102,6 +107,10 @@ pub struct OriginStatistics {
     pub reset_at_end: u64,
     /// Connections that were reset because enough were open.
     pub shed: u64,
+    /// Connections that had waited longest for their clients and made room for others.
+    pub yielded: u64,
+    /// Connections of HTTP/3 that were closed because their clients acknowledged too little.
+    pub stalled: u64,
     /// Times that accepting paused because there were no descriptors.
     pub pauses: u64,
     /// Lines of the access log that could not be written.
@@ -147,6 +156,8 @@ impl OriginStatistics {
             handshakes_failed: self.handshakes_failed + other.handshakes_failed,
             reset_at_end: self.reset_at_end + other.reset_at_end,
             shed: self.shed + other.shed,
+            yielded: self.yielded + other.yielded,
+            stalled: self.stalled + other.stalled,
             pauses: self.pauses + other.pauses,
             log_lines_lost: self.log_lines_lost + other.log_lines_lost,
             busy_max_ns: self.busy_max_ns.max(other.busy_max_ns),
@@ -430,7 +441,7 @@ impl OriginLoop {
         let mut accepted = 0;
         for listener in 0..self.listeners.len() {
             loop {
-                if self.open_now() >= self.most_open {
+                if self.open_now() >= self.most_open && !self.make_room(now) {
                     self.pause(now, "as many connections are open as there may be");
                     return;
                 }
@@ -454,7 +465,11 @@ impl OriginLoop {
                     Err(error)
                         if socket::classify(&error) == fathometer_model::Failure::LocalLimit =>
                     {
-                        self.pause(now, &error.to_string());
+                        if self.make_room(now) {
+                            self.accepting = Accepting::Now;
+                        } else {
+                            self.pause(now, &error.to_string());
+                        }
                         return;
                     }
                     // The connection was gone before it was accepted: accept(2) passes its errors on.
@@ -462,6 +477,27 @@ impl OriginLoop {
                 }
             }
         }
+    }
+
+    /// Closes some of the connections that have waited longest for their clients; false when none has for long.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let waits = |(place, open): (usize, &Option<Box<Open>>)| {
+            let since = open.as_ref()?.waits_since()?;
+            (now.since(since) >= YIELDS_AFTER).then_some((since, place))
+        };
+        let places = self.open.iter().enumerate();
+        let yielding = longest(places.filter_map(waits).collect());
+        for &place in &yielding {
+            if let Some(open) = &self.open[place]
+                && open.is_sending()
+            {
+                // The kernel would hold for ever what its client does not take.
+                let _ = socket::set_linger(&open.stream, Some(Duration::ZERO));
+            }
+            self.statistics.yielded += 1;
+            self.remove(place);
+        }
+        !yielding.is_empty()
     }
 
     fn pause(&mut self, now: Instant, why: &str) {
@@ -595,6 +631,15 @@ impl OriginLoop {
             }
         }
     }
+}
+
+/// The places that have waited longest, one of [`YIELDS_OF`], or one.
+pub(crate) fn longest(mut waiting: Vec<(Instant, usize)>) -> Vec<usize> {
+    let count = (waiting.len() / YIELDS_OF).max(1).min(waiting.len());
+    if count > 0 {
+        waiting.select_nth_unstable(count - 1);
+    }
+    waiting[..count].iter().map(|&(_, place)| place).collect()
 }
 
 fn listen(

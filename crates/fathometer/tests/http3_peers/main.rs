@@ -7,6 +7,7 @@
 
 mod alt_svc;
 mod clients;
+mod hostile;
 #[path = "../support/nobody.rs"]
 mod nobody;
 mod ourselves;

@@ -175,7 +175,16 @@ pub struct Running(Option<Service>);
 
 impl Running {
     pub fn start(options: &ServiceOptions, origins: Vec<Arc<Origin>>, clock: Clock) -> Running {
-        let config = Arc::new(h3::server::ServerConfig::default());
+        Running::with(options, origins, h3::server::ServerConfig::default(), clock)
+    }
+
+    pub fn with(
+        options: &ServiceOptions,
+        origins: Vec<Arc<Origin>>,
+        config: h3::server::ServerConfig,
+        clock: Clock,
+    ) -> Running {
+        let config = Arc::new(config);
         Running(Some(
             Service::start(options, origins, &config, clock, || None).unwrap(),
         ))

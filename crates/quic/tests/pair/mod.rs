@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fathometer_model::{Instant, Seed};
 use fathometer_quic::{
-    ClientTls, ConnectionKey, Endpoint, Event, QlogWriter, ReadEnd, ServerSettings,
-    TransportSettings,
+    ClientTls, ConnectionKey, Endpoint, Event, HalfOpen, QlogWriter, ReadEnd, ServerSettings,
+    TransportSettings, Waiting,
 };
 
 pub const NAME: &str = "origin.test";
@@ -74,6 +74,8 @@ pub struct Plan {
     pub rtt: Duration,
     pub validates_addresses: bool,
     pub most_connections: usize,
+    pub waiting: Waiting,
+    pub half_open: HalfOpen,
     pub segments: usize,
     pub seed: Seed,
     pub qlog: Option<QlogWriter>,
@@ -88,6 +90,8 @@ impl Plan {
             rtt: Duration::from_millis(100),
             validates_addresses: false,
             most_connections: 10,
+            waiting: Waiting::default(),
+            half_open: HalfOpen::default(),
             segments: 10,
             seed: Seed(1),
             qlog: None,
@@ -197,6 +201,8 @@ impl Pair {
             validates_addresses: plan.validates_addresses,
             migration: false,
             most_connections: plan.most_connections,
+            waiting: plan.waiting,
+            half_open: plan.half_open,
             qlog: None,
         };
         let server = Endpoint::server(settings, true, plan.seed.child(2)).unwrap();

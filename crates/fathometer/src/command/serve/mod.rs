@@ -94,7 +94,8 @@ pub struct ServeArguments {
     /// Connections that may wait to be accepted, as far as the kernel allows [default: 4096]
     #[arg(long, value_name = "N")]
     backlog: Option<u32>,
-    /// Serve at most so many connections at a time; others wait to be accepted
+    /// Serve at most so many connections at a time; others wait to be accepted, until those that have waited
+    /// for their clients for 2 s make room
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: Option<u32>,
     /// Serve at most so many connections at a time; others are reset
@@ -391,6 +392,13 @@ fn report(statistics: &OriginStatistics) {
             "{} connections did not end in time and were reset",
             statistics.reset_at_end
         ));
+    }
+    if statistics.yielded + statistics.stalled > 0 {
+        eprintln!(
+            "{} connections whose clients were slowest made room for others; {} were closed because their \
+             clients acknowledged nothing",
+            statistics.yielded, statistics.stalled
+        );
     }
     if statistics.pauses > 0 {
         say(format_args!(

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use fathometer_http::h3::server::{Connection as Http, Served};
+use fathometer_http::h3::server::{Connection as Http, Limits, Served};
 use fathometer_http::h3::{Action, ErrorCode};
 use fathometer_model::Instant;
 use fathometer_quic::{
     CloseKind, Closer, Connection as Quic, ConnectionKey, Endpoint, Event, ReadEnd,
 };
 
+use super::delivery::Delivery;
 use crate::origin::OriginStatistics;
 use crate::origin::access_log::AccessLog;
 use crate::origin::timers::Alarm;
@@ -47,6 +48,7 @@ pub(super) struct Open {
     /// With which code the connection is closed, when all that was written has been delivered.
     closes_with: Option<ErrorCode>,
     is_closed: bool,
+    delivery: Delivery,
 }
 
 impl Open {
@@ -62,6 +64,7 @@ impl Open {
             own_streams: 0,
             closes_with: None,
             is_closed: false,
+            delivery: Delivery::default(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Open {
         endpoint: &mut Endpoint,
         key: ConnectionKey,
         file_buffer: &mut FileBuffer,
+        limits: &Limits,
         now: Instant,
         log: Option<&mut AccessLog>,
         statistics: &mut OriginStatistics,
@@ -121,6 +125,7 @@ impl Open {
             self.closes_with.get_or_insert(ErrorCode::NO_ERROR);
         }
         self.close_when_delivered(endpoint, key, now);
+        self.close_when_stalled(endpoint, key, limits, now, statistics);
         // Responses that were sent may have made room for what was not wanted.
         let wanted_again = self
             .unwanted
@@ -146,6 +151,41 @@ impl Open {
             endpoint.close(key, code.0, "", now);
             self.is_closed = true;
         }
+    }
+
+    /// Closes the connection whose client acknowledges too little of what was sent.
+    fn close_when_stalled(
+        &mut self,
+        endpoint: &mut Endpoint,
+        key: ConnectionKey,
+        limits: &Limits,
+        now: Instant,
+        statistics: &mut OriginStatistics,
+    ) {
+        let Some(connection) = endpoint.get_mut(key).filter(|_| !self.is_closed) else {
+            return;
+        };
+        let waits = connection.sending_streams() > self.own_streams;
+        let acknowledged = || connection.acknowledged();
+        if self.delivery.is_stalled(waits, acknowledged, limits, now) {
+            statistics.stalled += 1;
+            endpoint.close(
+                key,
+                ErrorCode::EXCESSIVE_LOAD.0,
+                "nothing is acknowledged",
+                now,
+            );
+            self.is_closed = true;
+        }
+    }
+
+    /// When it wants to be served, unless something happens before, as far as HTTP/3 goes.
+    pub fn poll_timeout(&self, limits: &Limits) -> Option<Instant> {
+        let delivery = self.delivery.deadline(limits).filter(|_| !self.is_closed);
+        [delivery, self.http.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether it has ended, and waits only until nothing of it can be under way any more.

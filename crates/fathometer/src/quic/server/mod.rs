@@ -8,6 +8,7 @@
 //! loop has ended. With one loop, clients may move.
 
 mod connection;
+mod delivery;
 mod worker;
 
 use std::io;
@@ -19,8 +20,9 @@ use std::time::Duration;
 
 use fathometer_http::h3::server::ServerConfig;
 use fathometer_http::origin::Origin;
-use fathometer_model::Seed;
-use fathometer_quic::{Endpoint, QlogWriter, ServerSettings, TransportSettings};
+use fathometer_http::waiting::{ENOUGH_WAITING, MOST_WAITING};
+use fathometer_model::{Bytes, Seed};
+use fathometer_quic::{Endpoint, HalfOpen, QlogWriter, ServerSettings, TransportSettings, Waiting};
 use fathometer_sys::usage::ThreadClock;
 use fathometer_sys::{Clock, UdpOptions, UdpSocket, sched};
 
@@ -135,6 +137,11 @@ impl Service {
                     validates_addresses: options.validates_addresses,
                     migration: !shared,
                     most_connections: (options.most_open / count / addresses.len()).max(1),
+                    half_open: HalfOpen::default(),
+                    waiting: Waiting {
+                        each: ENOUGH_WAITING,
+                        all: Bytes(MOST_WAITING.0 / (count * addresses.len()) as u64),
+                    },
                     qlog: qlog(),
                 };
                 let seed = options.seed.child(n as u64).child(m as u64);

@@ -23,6 +23,7 @@ use crate::origin::OriginStatistics;
 use crate::origin::access_log::AccessLog;
 use crate::origin::timers::{Alarm, Timers};
 use crate::origin::wall_clock::WallClock;
+use crate::origin::{YIELDS_AFTER, longest};
 use crate::quic::feed::FileBuffer;
 use crate::quic::outbox::{Outbox, Progress};
 use crate::quic::{Batches, Sockets};
@@ -30,6 +31,8 @@ use crate::quic::{Batches, Sockets};
 const WAKE: u64 = u64::MAX;
 /// Calls to receive from one socket before connections are served.
 const RECEIVES: usize = 8;
+/// How often connections are asked to make room, at most.
+const ROOM_EVERY: Duration = Duration::from_millis(100);
 /// Sockets whose readiness is learnt at a time.
 const EVENTS: usize = 16;
 /// Low bits of an alarm's place name the port, the others the connection.
@@ -101,6 +104,8 @@ struct Port {
     stalled: VecDeque<ConnectionKey>,
     overflowed: u32,
     received: Batches,
+    /// When connections were last asked to make room.
+    room_made: Option<Instant>,
 }
 
 /// The loop, ready to run.
@@ -180,6 +185,7 @@ impl Worker {
             stalled: VecDeque::new(),
             overflowed: 0,
             received: Batches::default(),
+            room_made: None,
         });
         Ok(())
     }
@@ -242,6 +248,7 @@ impl Worker {
                 self.note(self.poller.ready(place));
             }
             for port in 0..self.ports.len() {
+                self.statistics.yielded += self.ports[port].make_room(woken)?;
                 self.ports[port].receive(&mut self.buffer, woken);
                 self.begin(port, woken);
             }
@@ -331,7 +338,8 @@ impl Worker {
             };
             open.alarm = Alarm::default();
             let quic = port.endpoint.poll_timeout(key);
-            let next = [quic, open.http.poll_timeout()].into_iter().flatten().min();
+            let http = open.poll_timeout(&self.config.limits);
+            let next = [quic, http].into_iter().flatten().min();
             if next.is_some_and(|due| due <= now) {
                 port.endpoint.handle_timeout(key, now);
                 port.make_due(key);
@@ -376,6 +384,7 @@ impl Worker {
             &mut port.endpoint,
             key,
             &mut self.file_buffer,
+            &self.config.limits,
             now,
             self.log.as_mut(),
             &mut self.statistics,
@@ -397,7 +406,8 @@ impl Worker {
             port.stalled.push_back(key);
         }
         let quic = port.endpoint.poll_timeout(key);
-        let next = [quic, open.http.poll_timeout()].into_iter().flatten().min();
+        let http = open.poll_timeout(&self.config.limits);
+        let next = [quic, http].into_iter().flatten().min();
         self.timers.set(&mut open.alarm, alarm_of(place, key), next);
         Ok(())
     }
@@ -466,6 +476,29 @@ impl Port {
             open.is_due = true;
             self.due.push_back(key);
         }
+    }
+
+    /// Where there is no room for more connections, closes some of those that have waited longest for their
+    /// clients; returns how many.
+    fn make_room(&mut self, now: Instant) -> io::Result<u64> {
+        let is_late = self.room_made.is_none_or(|at| now.since(at) >= ROOM_EVERY);
+        if !is_late || !self.readable || !self.endpoint.is_full() {
+            return Ok(0);
+        }
+        self.room_made = Some(now);
+        let waits = |(place, open): (usize, &Option<Box<Open>>)| {
+            let since = open.as_ref()?.http.waits_since()?;
+            (now.since(since) >= YIELDS_AFTER).then_some((since, place))
+        };
+        let places = self.open.iter().enumerate();
+        let yielding = longest(places.filter_map(waits).collect());
+        for &place in &yielding {
+            let key = ConnectionKey(place as u32);
+            self.endpoint.close(key, ErrorCode::NO_ERROR.0, "", now);
+            self.transmit(key, 1, now)?;
+            self.endpoint.abandon(key);
+        }
+        Ok(yielding.len() as u64)
     }
 
     /// Receives what has come, for one turn.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 
+use crate::pace::ContentPace;
+
 /// How a server treats its connections. Shared by all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -69,6 +71,8 @@ pub struct Limits {
     pub backlog: Bytes,
     /// Silence before the first request of a connection, and within request content.
     pub idle: Duration,
+    /// How fast request content must come; past it 408.
+    pub content: ContentPace,
     /// Silence before each further request.
     pub keep_alive: Duration,
     /// From the first octet of a head to its last; past it 408.
@@ -90,6 +94,7 @@ impl Default for Limits {
             body: Bytes(64 * 1024 * 1024),
             backlog: Bytes(64 * 1024),
             idle: Duration::from_secs(60),
+            content: ContentPace::default(),
             keep_alive: Duration::from_secs(60),
             header: Duration::from_secs(20),
             send: Duration::from_secs(60),

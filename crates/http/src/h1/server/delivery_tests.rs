@@ -154,7 +154,8 @@ fn time_outs_have_their_reasons() {
     assert_eq!(
         closed("POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc"),
         (
-            limits.idle,
+            // What three bytes earn at 500 a second.
+            limits.content.grace + Duration::from_millis(6),
             vec![408],
             CloseReason::Refused(Refusal::BodyTimeout)
         )
@@ -418,4 +419,80 @@ fn texts_of_requests_come_with_their_events_and_in_part_when_cut_short() {
     assert_eq!(text.line, b"GET /30000-0 HTTP/1.1");
     assert_eq!(first + served.head.0 + served.body.0, 10_000);
     assert!(connection.cut_short(Instant::ZERO).is_none());
+}
+
+#[test]
+fn content_that_dribbles_is_given_up_and_what_is_decided_is_answered_without_it() {
+    let second = Duration::from_secs(1);
+    // A byte every five seconds, for ever.
+    let post = |path: &str| {
+        let mut host = Host::new(ServerConfig::default());
+        let length = 60_000;
+        host.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        let begun = host.now;
+        for _ in 0..length {
+            let due = host.connection.poll_timeout().expect("a time-out");
+            if due <= host.now + 5 * second {
+                host.now = due;
+                host.connection.handle_timeout(due);
+                host.write(usize::MAX);
+            } else {
+                host.now += 5 * second;
+                host.send("x");
+            }
+            if host.connection.is_finished() {
+                break;
+            }
+        }
+        let took = host.now.since(begun);
+        (
+            took,
+            host.statuses(),
+            host.connection.close_reason().unwrap(),
+        )
+    };
+    let linger = Limits::default().linger;
+    let (took, statuses, reason) = post("/discard");
+    assert!(took <= 21 * second + linger, "{took:?}");
+    assert_eq!(statuses, [408]);
+    assert_eq!(reason, CloseReason::Refused(Refusal::BodyTimeout));
+    for (path, status) in [("/nowhere", 404), ("/a", 405)] {
+        let (took, statuses, reason) = post(path);
+        assert!(took <= second + linger, "{path} {took:?}");
+        assert_eq!(statuses, [status]);
+        assert_eq!(reason, CloseReason::ContentUnwanted);
+    }
+}
+
+#[test]
+fn unwanted_content_that_comes_at_once_leaves_the_connection_open() {
+    let mut host = Host::new(ServerConfig::default());
+    host.send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
+    host.send(GET);
+    assert_eq!(host.statuses(), [405, 200]);
+    assert_eq!(host.connection.close_reason(), None);
+}
+
+#[test]
+fn the_slowest_client_has_waited_longest() {
+    let second = Duration::from_secs(1);
+    let since = |host: &Host| host.connection.waits_since().unwrap();
+    let mut slow = Host::new(ServerConfig::default());
+    slow.send("POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 60000\r\n\r\n");
+    let mut fast = Host::new(ServerConfig::default());
+    fast.send("POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 60000\r\n\r\n");
+    let mut idle = Host::new(ServerConfig::default());
+    for _ in 0..3 {
+        for (host, bytes) in [(&mut slow, 1), (&mut fast, 10_000)] {
+            host.now += 5 * second;
+            host.send(vec![b'x'; bytes]);
+        }
+    }
+    idle.now += 10 * second;
+    idle.send(GET);
+    assert!(since(&slow) < Instant::ZERO + second);
+    assert_eq!(since(&idle), Instant::ZERO + 10 * second);
+    assert!(since(&fast) > since(&idle));
 }

@@ -11,9 +11,7 @@ use super::text::TextLengths;
 use super::{Action, Connection, Outstanding, Served};
 use crate::origin::Segment;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
-
-/// With so many octets waiting for the client, no more of a response is made.
-const ENOUGH_WAITING: u64 = 64 * 1024;
+use crate::waiting::ENOUGH_WAITING;
 
 /// A response of which not all is ready.
 #[derive(Debug)]
@@ -81,7 +79,7 @@ impl Connection {
     /// Whether there is room for more of a response.
     pub(super) fn takes_more(&self) -> bool {
         let waiting = self.output.queued() - self.output.sent();
-        waiting < ENOUGH_WAITING && !self.is_congested()
+        waiting < ENOUGH_WAITING.0 && !self.is_congested()
     }
 
     /// The record of a response that is not going to be whole.

@@ -51,6 +51,7 @@ use self::text::{TextLengths, Texts};
 use super::chunked::ChunkedDecoder;
 use super::fields::HeadEnd;
 use crate::origin::{Answer, Dates, Method, Origin};
+use crate::pace::Paid;
 
 pub use self::config::{CloseManner, Coalesce, Limits, ServerConfig};
 pub use self::output::FilePart;
@@ -149,6 +150,7 @@ enum Reading {
     Body {
         body: Body,
         exchange: Exchange,
+        paid: Paid,
     },
     /// Nothing that will be answered.
     Nothing,
@@ -369,7 +371,7 @@ impl Connection {
         };
         match timeout {
             Timeout::Head => self.refuse_late_head(now),
-            Timeout::Body => self.refuse_content(Refusal::BodyTimeout, now),
+            Timeout::Body => self.give_up_content(now),
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Hold => self.release_all(now),
             Timeout::Work => {
@@ -509,6 +511,29 @@ impl Connection {
         self.phase == Phase::Closed && self.action.is_none()
     }
 
+    /// Whether the transport has been offered something that it has not taken.
+    pub fn is_sending(&self) -> bool {
+        self.phase == Phase::Open && self.output.is_released()
+    }
+
+    /// Since when the connection waits for its client: how long ago a client that works at the least pace would
+    /// have come to where this one is. `None` while it is this side that takes its time. Where there is no room
+    /// for others, the connection that has waited longest should make it.
+    pub fn waits_since(&self) -> Option<Instant> {
+        match (&self.phase, &self.reading) {
+            (Phase::Closed, _) => None,
+            (Phase::Lingering { .. }, _) => Some(self.last_output),
+            _ if self.output.is_released() => Some(self.last_output),
+            _ if self.work.is_some() || self.flowing.is_some() => None,
+            (_, Reading::Body { paid, .. }) => Some(paid.standing()),
+            (_, Reading::Head) => {
+                let idle = self.last_input.max(self.last_output);
+                Some(self.head_started.unwrap_or(idle))
+            }
+            (_, Reading::Nothing | Reading::Upgraded) => Some(self.last_output),
+        }
+    }
+
     /// Why the connection ends; `None` while it may go on.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
@@ -621,7 +646,10 @@ impl Connection {
         let reading = match (&self.reading, self.head_started) {
             _ if self.is_congested() || self.work.is_some() || self.flowing.is_some() => None,
             (Reading::Nothing | Reading::Upgraded, _) => None,
-            (Reading::Body { .. }, _) => Some((self.last_input + limits.idle, Timeout::Body)),
+            (Reading::Body { paid, .. }, _) => {
+                let silent = self.last_input + limits.idle;
+                Some((paid.deadline().min(silent), Timeout::Body))
+            }
             (Reading::Head, Some(started)) => Some((started + limits.header, Timeout::Head)),
             (Reading::Head, None) if !self.output.is_empty() => None,
             (Reading::Head, None) => {

@@ -11,6 +11,7 @@ use super::{Body, Connection, Exchange, Reading, Served, Work};
 use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
 use crate::h1::fields::{self, HeadEnd, Strictness};
 use crate::origin::{NEXT_TURN, Status};
+use crate::pace::Paid;
 
 impl Connection {
     /// Deals with what is in the buffer.
@@ -243,13 +244,24 @@ impl Connection {
             // The client waits for it with the content: whatever is held goes too.
             self.release_all(now);
         }
-        self.reading = Reading::Body { body, exchange };
+        let limits = &self.config.limits;
+        let is_wanted = exchange.answer.takes_content();
+        self.reading = Reading::Body {
+            body,
+            paid: Paid::new(&limits.content, is_wanted, limits.idle, now),
+            exchange,
+        };
         Ok(())
     }
 
     /// Reads content; returns how much of `bytes` was dealt with.
     fn read_body(&mut self, bytes: &[u8], now: Instant) -> usize {
-        let Reading::Body { body, exchange } = &mut self.reading else {
+        let Reading::Body {
+            body,
+            exchange,
+            paid,
+        } = &mut self.reading
+        else {
             return 0;
         };
         let received = &mut exchange.served.request_body.0;
@@ -273,6 +285,7 @@ impl Connection {
                 }
             },
         };
+        paid.note(used as u64, &self.config.limits.content, now);
         if *received > self.config.limits.body.0 {
             self.refuse_content(Refusal::BodyTooLong, now);
         } else if done
@@ -282,6 +295,19 @@ impl Connection {
             self.answer(exchange, now);
         }
         used
+    }
+
+    /// The content comes too slowly, or not at all. Where it would have changed nothing, the request is answered.
+    pub(super) fn give_up_content(&mut self, now: Instant) {
+        match std::mem::replace(&mut self.reading, Reading::Nothing) {
+            Reading::Body { exchange, .. } if !exchange.answer.takes_content() => {
+                self.respond(&exchange, Some(CloseReason::ContentUnwanted), now);
+            }
+            reading => {
+                self.reading = reading;
+                self.refuse_content(Refusal::BodyTimeout, now);
+            }
+        }
     }
 
     /// Answers a request, once its answer is decided.

@@ -63,8 +63,8 @@ pub enum Refusal {
     /// The head did not come in time.
     #[error("the head took too long")]
     HeadTimeout,
-    /// The content stopped coming.
-    #[error("the content stopped")]
+    /// The content stopped coming, or came too slowly.
+    #[error("the content stopped or came too slowly")]
     BodyTimeout,
 }
 
@@ -111,7 +111,7 @@ pub enum CloseReason {
     RequestLimit,
     /// A request was refused.
     Refused(Refusal),
-    /// The client waits with content that would be refused, and may or may not send it.
+    /// The client waits with content that would be refused, and may or may not send it; or sends it slowly.
     ContentUnwanted,
     /// Silence between requests.
     IdleTimeout,

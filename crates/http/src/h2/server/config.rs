@@ -7,6 +7,7 @@ use fathometer_model::Bytes;
 use crate::h1::server::CloseManner;
 use crate::h2::flow::UpdateAt;
 use crate::h2::settings::MIN_FRAME_SIZE;
+use crate::pace::ContentPace;
 
 /// How a server treats its connections. Shared by all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,8 +207,10 @@ pub struct Limits {
     /// Frames that carry nothing: DATA without content, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE and
     /// unknown ones. Each request gives a few back, and each DATA frame that is sent.
     pub idle_frames: Allowance,
-    /// Silence before the first request of a connection, and within request content.
+    /// Silence before the first request of a connection, and within the content of a request.
     pub idle: Duration,
+    /// How fast the content of each request must come; past it 408.
+    pub content: ContentPace,
     /// Silence before each further request.
     pub keep_alive: Duration,
     /// From the first octet of a frame other than DATA to its last, and of the connection to the end
@@ -258,6 +261,7 @@ impl Default for Limits {
                 per_second: 400,
             },
             idle: Duration::from_secs(60),
+            content: ContentPace::default(),
             keep_alive: Duration::from_secs(60),
             header: Duration::from_secs(20),
             settings: Duration::from_secs(20),

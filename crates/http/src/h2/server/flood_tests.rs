@@ -273,9 +273,9 @@ fn what_comes_too_slowly_ends_the_connection() {
     let mut host = Host::new(ServerConfig::default());
     let request = host.post(1, &[]);
     host.send(&request)
-        .wait(30 * second)
-        .send(data(1, b"x", false));
-    host.wait(59 * second).take();
+        .wait(10 * second)
+        .send(data(1, &[7; 5_000], false));
+    host.wait(19 * second).take();
     host.wait(2 * second);
     assert_eq!(host.statuses(), [(1, "408".to_owned())]);
     assert_eq!(host.got.last(), Some(&Got::Reset(1, ErrorCode::NO_ERROR)));
@@ -289,4 +289,51 @@ fn what_comes_too_slowly_ends_the_connection() {
     host.wait(11 * second);
     assert_eq!(host.actions, [Action::ShutdownWrite, Action::Close]);
     assert!(host.connection.is_finished());
+}
+
+#[test]
+fn content_that_dribbles_is_given_up_and_what_is_decided_is_answered_without_it() {
+    let second = Duration::from_secs(1);
+    // A byte on each of ten streams, and a PING, every five seconds.
+    let mut host = Host::new(ServerConfig::default());
+    let begun = host.now;
+    for stream in (1..20).step_by(2) {
+        let request = host.post(stream, &[]);
+        host.send(&request);
+    }
+    let nowhere = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "example.org"),
+        (":path", "/nowhere"),
+    ];
+    let request = host.headers(21, &nowhere, false);
+    host.send(&request);
+    let mut answered = Vec::new();
+    while answered.len() < 11 && host.now.since(begun) < 100 * second {
+        host.wait(5 * second);
+        for stream in (1..22).step_by(2) {
+            let answers = host.statuses();
+            if answers.iter().all(|&(other, _)| other != stream) {
+                host.send(data(stream, b"x", false));
+            }
+        }
+        host.send(raw(FrameType::PING, 0, 0, &[0; 8]));
+        let now = host.now.since(begun);
+        answered.extend(
+            host.statuses()
+                .into_iter()
+                .skip(answered.len())
+                .map(|(stream, status)| (stream, status, now)),
+        );
+    }
+    assert_eq!(answered[0], (21, "404".to_owned(), 5 * second));
+    assert!(
+        answered[1..]
+            .iter()
+            .all(|(_, status, at)| status == "408" && *at <= 25 * second),
+        "{answered:?}"
+    );
+    assert_eq!(answered.len(), 11);
+    assert_eq!(host.connection.close_reason(), None);
 }

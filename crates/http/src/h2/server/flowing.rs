@@ -7,9 +7,7 @@ use super::streams::{Past, Progress, Slot};
 use crate::h2::error::ErrorCode;
 use crate::h2::frame::write;
 use crate::origin::dynamic::Flowed;
-
-/// With so many octets of a response waiting to be made into frames, no more of its content is made.
-const ENOUGH_WAITING: u64 = 64 * 1024;
+use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
 impl Connection {
     /// Begins with the content of a response whose flow was just set; false when that cannot be made.
@@ -56,8 +54,20 @@ impl Connection {
         taken.map(|&(_, next)| next).min()
     }
 
+    /// Whether there is room for more of a response. One of which nothing waits is never held up by others.
     fn takes_more(&self, slot: Slot) -> bool {
-        self.streams[slot].content.left() < ENOUGH_WAITING
+        match self.streams[slot].content.left() {
+            0 => true,
+            left => left < ENOUGH_WAITING.0 && self.text_waiting() < ENOUGH_WAITING_TOGETHER.0,
+        }
+    }
+
+    /// Bytes of content that was made and waits, of all responses.
+    fn text_waiting(&self) -> u64 {
+        let streams = (0..).map_while(|place| self.streams.at(place));
+        streams
+            .map(|slot| self.streams[slot].content.text_waiting())
+            .sum()
     }
 
     /// Takes what is ready of a response.
@@ -69,7 +79,7 @@ impl Connection {
         };
         loop {
             match making.poll(&self.origin, now, |segment| content.push(segment)) {
-                Flowed::Until(next) if next <= now && content.left() < ENOUGH_WAITING => {}
+                Flowed::Until(next) if next <= now && content.left() < ENOUGH_WAITING.0 => {}
                 Flowed::Whole => {
                     *flow = None;
                     return Flowed::Whole;

@@ -130,6 +130,8 @@ pub struct Connection {
     content_sent: u64,
     last_input: Instant,
     last_output: Instant,
+    /// When a request was last in flight.
+    last_busy: Instant,
     counters: Counters,
     /// Responses queued whole whose last octet was not sent.
     outstanding: VecDeque<Outstanding>,
@@ -233,6 +235,7 @@ impl Connection {
             content_sent: 0,
             last_input: now,
             last_output: now,
+            last_busy: now,
             counters: Counters {
                 resets: Counter::new(limits.resets, now),
                 provoked_resets: Counter::new(limits.provoked_resets, now),
@@ -485,6 +488,9 @@ impl Connection {
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
+        }
+        if !self.streams.is_empty() {
+            self.last_busy = now;
         }
         if self.close_reason.is_none() {
             self.finish_work(now);

@@ -234,6 +234,9 @@ impl Connection {
             return Ok(());
         };
         let stream = &mut self.streams[slot];
+        if let Some(paid) = &mut stream.paid {
+            paid.note(piece.content.len() as u64, &self.config.limits.content, now);
+        }
         stream.received += piece.content.len() as u64;
         stream.served.exchange.request_body = Bytes(stream.received);
         if !piece.last {

@@ -15,6 +15,7 @@ use crate::h2::priority::Priority;
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::Target;
 use crate::origin::{Answer, Method, NEXT_TURN, Request, Status};
+use crate::pace::Paid;
 
 /// Targets that are remembered as pushed on one connection.
 const MOST_REMEMBERED: usize = 4096;
@@ -91,6 +92,9 @@ impl Connection {
         self.hint_early(slot, &answer);
         let before = self.last_promised;
         self.promise(slot, head, &answer, now);
+        let limits = &self.config.limits;
+        let paid = || Paid::new(&limits.content, takes_content, limits.idle, now);
+        self.streams[slot].paid = receiving.then(paid);
         self.streams[slot].answer = Some(answer);
         if !receiving {
             self.take_up(slot, now);
@@ -189,6 +193,19 @@ impl Connection {
             let method = stream.served.exchange.method.known();
             stream.answer = Some(Answer::refusal_of(method, status));
             self.make_ready(slot, now);
+        }
+    }
+
+    /// The content of a request comes too slowly, or not at all. Where it would have changed nothing, the request
+    /// is answered.
+    pub(super) fn give_up_content(&mut self, slot: Slot, now: Instant) {
+        let stream = &mut self.streams[slot];
+        let answer = stream.answer.as_ref();
+        if answer.is_some_and(|answer| !answer.takes_content()) {
+            stream.answered_early = true;
+            self.make_ready(slot, now);
+        } else {
+            self.answer_early(slot, Status::REQUEST_TIMEOUT, now);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::h2::priority::Priority;
 use crate::origin::dynamic::Flow;
 use crate::origin::ranges::ByteRange;
 use crate::origin::{Answer, Segment, Selected};
+use crate::pace::Paid;
 
 /// Streams reset from here that are remembered: frames that were under way are let pass on them.
 const MOST_RESET_HERE: usize = 256;
@@ -37,6 +38,8 @@ pub(super) struct Stream {
     pub announced: Option<u64>,
     /// Content that came.
     pub received: u64,
+    /// How long the rest of it may take.
+    pub paid: Option<Paid>,
     /// Whether the answer is given without regard to what the client still sends.
     pub answered_early: bool,
     pub answer: Option<Answer>,
@@ -118,6 +121,11 @@ impl Content {
             }
             Segment::Body(..) => {}
         }
+    }
+
+    /// Octets of text that are left.
+    pub fn text_waiting(&self) -> u64 {
+        (self.text.len() - self.text_start) as u64
     }
 
     /// Octets that are left.
@@ -342,6 +350,7 @@ impl Stream {
             send: Window::new(send),
             announced: None,
             received: 0,
+            paid: None,
             answered_early: false,
             answer: None,
             progress: Progress::Reading,

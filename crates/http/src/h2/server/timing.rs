@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
-use super::streams::Progress;
+use super::streams::{Progress, Slot};
 use super::{CloseReason, Connection, Phase, Start};
 use crate::h1::server::Action;
 use crate::h2::error::Fault;
-use crate::origin::Status;
 
 /// How long a client of a server that ends is waited for to close its half.
 pub(super) const ENDING_LINGER: Duration = Duration::from_secs(1);
@@ -58,13 +57,56 @@ impl Connection {
         self.deadline().map(|(at, _)| at)
     }
 
-    /// Answers the requests whose content has stopped coming.
+    /// Answers the requests whose content has stopped coming, or comes too slowly.
     fn give_up_requests(&mut self, now: Instant) {
         let mut place = 0;
         while let Some(slot) = self.streams.at(place) {
-            self.answer_early(slot, Status::REQUEST_TIMEOUT, now);
+            if self.content_due(slot).is_some_and(|due| due <= now) {
+                self.give_up_content(slot, now);
+            }
             place += 1;
         }
+    }
+
+    /// When the content of a request has taken too long.
+    fn content_due(&self, slot: Slot) -> Option<Instant> {
+        let stream = &self.streams[slot];
+        let paid = stream.paid.filter(|_| stream.progress == Progress::Reading);
+        paid.map(|paid| paid.deadline())
+    }
+
+    /// Whether the transport has been offered something that it has not taken, or the client's windows hold
+    /// something up.
+    pub fn is_sending(&self) -> bool {
+        self.phase == Phase::Open && (!self.output.is_empty() || self.stalled.is_some())
+    }
+
+    /// Since when the connection waits for its client, as
+    /// [`h1`'s](crate::h1::server::Connection::waits_since).
+    pub fn waits_since(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Closed => return None,
+            Phase::Lingering { .. } => return Some(self.last_output),
+            Phase::Open => {}
+        }
+        if !self.output.is_empty() {
+            return Some(self.last_output);
+        }
+        if !self.working.is_empty() {
+            return None;
+        }
+        if self.streams.is_empty() {
+            return Some(self.last_busy);
+        }
+        let streams = (0..).map_while(|place| self.streams.at(place));
+        let reading = streams.filter_map(|slot| {
+            let stream = &self.streams[slot];
+            let paid = stream.paid.filter(|_| stream.progress == Progress::Reading);
+            paid.map(|paid| paid.standing())
+        });
+        // What is not read is made, or held up by the client's windows.
+        let sending = self.stalled.map(|(since, _)| since);
+        reading.chain(sending).max()
     }
 
     /// Starts and stops the clock on windows that hold responses up.
@@ -130,17 +172,13 @@ impl Connection {
             (self.start == Start::Done && self.output.is_empty())
                 .then(|| (since + patience, Timeout::Idle))
         } else {
-            self.is_reading_content()
-                .then(|| (self.last_input + limits.idle, Timeout::Body))
+            let streams = (0..).map_while(|place| self.streams.at(place));
+            let due = streams.filter_map(|slot| self.content_due(slot)).min();
+            due.map(|due| (due, Timeout::Body))
         };
         [sending, header, settings, stall, work, flow, reading]
             .into_iter()
             .flatten()
             .min_by_key(|&(at, _)| at)
-    }
-
-    fn is_reading_content(&self) -> bool {
-        let mut streams = (0..).map_while(|place| self.streams.at(place));
-        streams.any(|slot| self.streams[slot].progress == Progress::Reading)
     }
 }

@@ -7,6 +7,7 @@ use fathometer_model::Bytes;
 use crate::h1;
 use crate::h3::Settings;
 use crate::h3::client::Qpack;
+use crate::pace::ContentPace;
 
 /// How a server treats its connections. Shared by all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +65,9 @@ impl From<&h1::server::ServerConfig> for ServerConfig {
                 backlog: config.limits.backlog,
                 idle: config.limits.keep_alive,
                 request: config.limits.header,
+                content: config.limits.content,
                 send: config.limits.send,
+                ..Limits::default()
             },
             max_requests_per_connection: config.max_requests_per_connection.map(u64::from),
             service_time: config.service_time,
@@ -106,8 +109,14 @@ pub struct Limits {
     pub idle: Duration,
     /// From the first octet of a request to the end of its head; and silence within its content.
     pub request: Duration,
-    /// Without the transport taking any octet of a response.
+    /// How fast request content must come; past it 408.
+    pub content: ContentPace,
+    /// Without the transport taking any octet of a response; and with fewer than
+    /// [`stall_octets`](Self::stall_octets) acknowledged while anything waits to be, past which a host closes
+    /// the connection.
     pub send: Duration,
+    /// What a client must acknowledge within [`send`](Self::send).
+    pub stall_octets: Bytes,
 }
 
 impl Default for Limits {
@@ -120,7 +129,9 @@ impl Default for Limits {
             backlog: Bytes(256 * 1024),
             idle: Duration::from_secs(60),
             request: Duration::from_secs(20),
+            content: ContentPace::default(),
             send: Duration::from_secs(60),
+            stall_octets: Bytes(1024),
         }
     }
 }

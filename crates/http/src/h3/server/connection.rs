@@ -88,6 +88,10 @@ pub struct Connection {
     text: Vec<u8>,
     pub(super) requests: u64,
     pub(super) last: Instant,
+    /// When a request was last in flight.
+    pub(super) last_busy: Instant,
+    /// When the transport last took content of any response.
+    pub(super) last_taken: Instant,
     pub(super) fields: FieldBlock,
     pub(super) section: Vec<u8>,
     pub(super) scratch: Vec<u8>,
@@ -150,6 +154,8 @@ impl Connection {
             text: Vec::new(),
             requests: 0,
             last: now,
+            last_busy: now,
+            last_taken: now,
             fields: FieldBlock::default(),
             section: Vec::new(),
             scratch: Vec::new(),
@@ -221,6 +227,7 @@ impl Connection {
             return;
         };
         open.active = now;
+        self.last_taken = now;
         let before = open.output.text_waiting();
         open.output.transmitted(octets as u64);
         self.backlog -= before - open.output.text_waiting();
@@ -371,6 +378,7 @@ impl Connection {
         let Some(mut open) = self.streams.remove(request) else {
             return;
         };
+        self.last_busy = now;
         self.schedule.remove(stream, open.priority);
         self.backlog -= open.output.text_waiting();
         let text = self.texts.remove(request).unwrap_or_default();

@@ -9,9 +9,7 @@ use crate::h3::ErrorCode;
 use crate::h3::frame::{self, FrameType};
 use crate::origin::Segment;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
-
-/// With so many octets of a response waiting to be sent, no more of its content is made.
-const ENOUGH_WAITING: u64 = 64 * 1024;
+use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
 /// Content that is not all ready.
 #[derive(Debug)]
@@ -28,18 +26,21 @@ impl Flowing {
 }
 
 impl Stream {
-    /// When there is more of its content that may be made.
-    pub fn flows_at(&self) -> Option<Instant> {
+    /// When there is more of its content that may be made, with so many bytes of text waiting in all streams
+    /// of the connection. A stream of which nothing waits is never held up by others.
+    pub fn flows_at(&self, backlog: usize) -> Option<Instant> {
         let flowing = self.flowing.as_ref()?;
         let waiting = self.output.queued() - self.output.sent();
-        (waiting < ENOUGH_WAITING).then_some(flowing.next)
+        let has_room = waiting < ENOUGH_WAITING.0 && (backlog as u64) < ENOUGH_WAITING_TOGETHER.0;
+        (waiting == 0 || has_room).then_some(flowing.next)
     }
 }
 
 impl Connection {
     /// Goes on with all responses of which more is ready.
     pub(super) fn flow_on(&mut self, now: Instant) {
-        let is_due = |stream: &Stream| stream.flows_at().is_some_and(|at| at <= now);
+        let backlog = self.backlog;
+        let is_due = |stream: &Stream| stream.flows_at(backlog).is_some_and(|at| at <= now);
         let streams = self.streams.iter();
         let mut due: Vec<RequestId> = streams
             .filter(|(_, stream)| is_due(stream))
@@ -58,7 +59,10 @@ impl Connection {
         };
         let (waiting, was_empty) = (open.output.text_waiting(), open.output.is_empty());
         let mut broken = false;
-        while open.flows_at().is_some_and(|at| at <= now)
+        let others = self.backlog - waiting;
+        while open
+            .flows_at(others + open.output.text_waiting())
+            .is_some_and(|at| at <= now)
             && let Some(flowing) = &mut open.flowing
         {
             let mut ready = Ready::default();

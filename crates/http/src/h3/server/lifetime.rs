@@ -129,7 +129,7 @@ impl Connection {
         let streams = self.streams.iter();
         let due = streams.filter_map(|(_, stream)| {
             let deadline = self.deadline(stream).into_iter();
-            deadline.chain(stream.flows_at()).min()
+            deadline.chain(stream.flows_at(self.backlog)).min()
         });
         let work = self.working.front().map(|&(_, until)| until);
         due.chain(work).min()
@@ -141,9 +141,15 @@ impl Connection {
         match stream.expect {
             _ if stream.working => None,
             _ if stream.flowing.is_some() && stream.output.is_empty() => None,
-            _ if stream.ends || stream.flowing.is_some() => Some(stream.active + limits.send),
+            // A stream waits for its turn behind others that the client takes.
+            _ if stream.ends || stream.flowing.is_some() => {
+                Some(stream.active.max(self.last_taken) + limits.send)
+            }
             Expect::Head => Some(stream.started + limits.request),
-            _ => Some(stream.active + limits.request),
+            _ => match stream.paid {
+                Some(paid) => Some(paid.deadline()),
+                None => Some(stream.active + limits.request),
+            },
         }
     }
 
@@ -173,10 +179,43 @@ impl Connection {
             if self.streams.get(request).is_some_and(|open| answers(open)) {
                 self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
             } else {
-                self.refuse(request, Status::REQUEST_TIMEOUT, now);
+                self.give_up_request(request, now);
             }
         }
         self.settle();
+    }
+
+    /// A request comes too slowly, or not at all. Where its content would have changed nothing, it is answered.
+    fn give_up_request(&mut self, request: RequestId, now: Instant) {
+        let answer = self
+            .streams
+            .get_mut(request)
+            .and_then(|open| open.answer.as_ref());
+        if answer.is_some_and(|answer| !answer.takes_content()) {
+            self.respond(request, now);
+            self.stop_reading(request, u64::from(request.0) * 4);
+        } else {
+            self.refuse(request, Status::REQUEST_TIMEOUT, now);
+        }
+    }
+
+    /// Since when the connection waits for its client, as
+    /// [`h1`'s](crate::h1::server::Connection::waits_since).
+    pub fn waits_since(&self) -> Option<Instant> {
+        if self.phase != Phase::Open || !self.working.is_empty() {
+            return None;
+        }
+        if self.streams.is_empty() {
+            return Some(self.last_busy);
+        }
+        let streams = self.streams.iter();
+        let since = streams.map(|(_, stream)| match (stream.expect, stream.paid) {
+            _ if stream.ends || stream.flowing.is_some() => stream.active,
+            (Expect::Head, _) => stream.started,
+            (_, Some(paid)) => paid.standing(),
+            (_, None) => stream.active,
+        });
+        since.max()
     }
 
     /// Closes the connection when this side leaves and nothing is under way.

@@ -11,6 +11,7 @@ use crate::h3::frame::{FrameType, Piece};
 use crate::h3::message::{self, Malformed, Rejection};
 use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request};
 use crate::origin::{Method, Status};
+use crate::pace::Paid;
 use crate::qpack::{self, Decoded};
 
 /// Why a request is not read on.
@@ -210,6 +211,9 @@ impl Connection {
             return Ok(false);
         }
         let limits = &self.config.limits;
+        if let Some(paid) = &mut open.paid {
+            paid.note(bytes.len() as u64, &limits.content, now);
+        }
         while let Some(piece) = open.frames.read(bytes) {
             match piece {
                 Piece::Begin {
@@ -339,6 +343,13 @@ impl Connection {
             open.priority = priority;
         }
         let takes_content = answer.takes_content();
+        let limits = &self.config.limits;
+        open.paid = Some(Paid::new(
+            &limits.content,
+            takes_content,
+            limits.request,
+            now,
+        ));
         open.answer = Some(answer);
         if head.content_length.is_some_and(|length| length > most_body) {
             return Err(Trouble::Refused(Status::CONTENT_TOO_LARGE));

@@ -8,6 +8,7 @@ use super::output::Output;
 use crate::h3::Priority;
 use crate::h3::frame::Frames;
 use crate::origin::Answer;
+use crate::pace::Paid;
 
 /// The stream of a request.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Stream {
     /// The client has ended it.
     pub fin: bool,
     pub content_length: Option<u64>,
+    /// How long the rest of its content may take.
+    pub paid: Option<Paid>,
     /// When its first octet came.
     pub started: Instant,
     /// When something last came, or was taken.
@@ -80,6 +83,7 @@ impl Stream {
             held: Vec::new(),
             fin: false,
             content_length: None,
+            paid: None,
             started: now,
             active: now,
             working: false,

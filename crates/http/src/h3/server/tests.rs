@@ -534,3 +534,52 @@ proptest! {
         super::fuzz(&input);
     }
 }
+
+#[test]
+fn a_decided_request_whose_content_dribbles_is_answered_without_it() {
+    let at = |milliseconds| NOW + Duration::from_millis(milliseconds);
+    let mut slow = connection();
+    // `POST https://h/`, which is not allowed, and the head of a DATA frame of 60 000 bytes.
+    feed(&mut slow, 0, "01 08 0000 d4 d7 c1 500168");
+    feed(&mut slow, 0, "00 8000ea60");
+    for step in 1..=4 {
+        slow.handle_data(0, b"x", at(step * 250));
+        assert_eq!(slow.requests(), 0);
+    }
+    let due = slow.poll_timeout().unwrap();
+    assert!(due <= at(1_100), "{due:?}");
+    slow.handle_timeout(due);
+    let (octets, end) = sent(&mut slow, 0);
+    assert!(end && String::from_utf8_lossy(&octets).contains("405"));
+    let code = ErrorCode::NO_ERROR;
+    assert_eq!(
+        slow.poll_action(),
+        Some(Action::StopSending { stream: 0, code })
+    );
+    assert!(slow.is_idle());
+}
+
+#[test]
+fn a_response_waits_for_its_turn_as_long_as_others_are_taken() {
+    let at = |seconds| NOW + Duration::from_secs(seconds);
+    let mut connection = connection();
+    for stream in [3, 7, 11] {
+        connection.handle_blocked(stream);
+    }
+    for stream in [0, 4] {
+        feed(&mut connection, stream, GET);
+        connection.handle_fin(stream, NOW);
+    }
+    // The first is taken byte by byte for longer than a client may take nothing.
+    for step in 1..=3 {
+        let mut slices = [IoSlice::new(&[]); 8];
+        let offer = connection.transmit(&mut slices, 1).unwrap();
+        let (stream, taken) = (offer.stream, offer.octets);
+        assert_eq!((stream, taken), (0, 1));
+        connection.transmitted(stream, taken, at(50 * step));
+        connection.handle_timeout(at(50 * step));
+    }
+    assert_eq!(connection.poll_action(), None, "neither is given up");
+    connection.handle_timeout(at(150 + 60));
+    assert!(connection.is_idle(), "both are");
+}

@@ -1,0 +1,78 @@
+//! Whether a client acknowledges what was sent to it.
+//!
+//! QUIC keeps what was sent until it is acknowledged, and tells HTTP/3 nothing of that. A client that
+//! acknowledges nothing and is never silent would hold it for ever. So a connection that has something in flight
+//! must get some of it acknowledged within a time, as a client of HTTP/2 must let some of it through.
+
+use fathometer_http::h3::server::Limits;
+use fathometer_model::{Bytes, Instant};
+
+/// Watches one connection.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    /// Since when something waits for acknowledgements, and what was acknowledged by then.
+    since: Option<(Instant, Bytes)>,
+}
+
+impl Delivery {
+    /// Takes note of whether something waits; whether the client has taken too long. `acknowledged` is asked
+    /// for only where it matters.
+    pub fn is_stalled(
+        &mut self,
+        waits: bool,
+        acknowledged: impl FnOnce() -> Bytes,
+        limits: &Limits,
+        now: Instant,
+    ) -> bool {
+        match self.since {
+            _ if !waits => self.since = None,
+            None => self.since = Some((now, acknowledged())),
+            Some((since, before)) if since + limits.send <= now => {
+                let after = acknowledged();
+                // It starts anew when the client moves to another path.
+                if after >= before && after.0 - before.0 < limits.stall_octets.0 {
+                    return true;
+                }
+                self.since = Some((now, after));
+            }
+            Some(_) => {}
+        }
+        false
+    }
+
+    /// When it is to be asked again.
+    pub fn deadline(&self, limits: &Limits) -> Option<Instant> {
+        self.since.map(|(since, _)| since + limits.send)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(second: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(second)
+    }
+
+    #[test]
+    fn a_client_that_acknowledges_too_little_has_stalled_and_no_other() {
+        let limits = Limits::default();
+        let mut delivery = Delivery::default();
+        let mut look = |waits, acknowledged, second| {
+            delivery.is_stalled(waits, || Bytes(acknowledged), &limits, at(second))
+        };
+        assert!(!look(false, 0, 0));
+        assert!(!look(true, 5_000, 10));
+        assert!(!look(true, 5_000, 69));
+        assert!(!look(true, 6_024, 70), "1024 bytes in a minute are enough");
+        assert!(!look(true, 6_024, 129));
+        assert!(!look(false, 6_024, 129), "all was acknowledged");
+        assert!(!look(true, 6_024, 130));
+        assert!(!look(true, 0, 190), "the client moved");
+        assert!(!look(true, 1_023, 249));
+        assert!(look(true, 1_023, 250));
+        assert_eq!(delivery.deadline(&limits), Some(at(250)));
+    }
+}
