@@ -9,7 +9,9 @@
 use fathometer_model::{Seed, Site};
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{PageId, Pages, Plan};
-use fathometer_workload::surge::{self, BodyForm, PageOrder, Parameters, Stage, Surge, SurgeError};
+use fathometer_workload::surge::{
+    self, BodyForm, Locality, LocalitySetting, PageOrder, Parameters, Stage, Surge, SurgeError,
+};
 use fathometer_workload::synthetic::TEXT_RATIO;
 use fathometer_workload::workload::{self, Options, Workload, WorkloadError};
 
@@ -168,9 +170,10 @@ fn first_files_of_microscape(
 
 fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
     let (mut files, mut requests) = (FILES, REQUESTS);
-    let (mut order, mut form) = (None, None);
+    let (mut order, mut form, mut locality) = (None, None, None);
     for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
-        let known = "there are files=N, requests=N, order=popular-fewest|random and form=as-is|renormalised";
+        let known = "there are files=N, requests=N, order=popular-fewest|random, form=as-is|renormalised and \
+             locality=original|law";
         let Some((key, value)) = setting.split_once('=') else {
             return Err(format!("{setting:?} is no setting: {known}"));
         };
@@ -189,6 +192,8 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
             ("order", "random") => order = Some(PageOrder::Random),
             ("form", "as-is") => form = Some(BodyForm::AsIs),
             ("form", "renormalised") => form = Some(BodyForm::Renormalised),
+            ("locality", "original") => locality = Some(LocalitySetting::Original),
+            ("locality", "law") => locality = Some(LocalitySetting::Law),
             _ => return Err(format!("{setting:?} is not known: {known}")),
         }
     }
@@ -198,6 +203,7 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
     };
     parameters.references.order = order.unwrap_or(parameters.references.order);
     parameters.request_sizes.form = form.unwrap_or(parameters.request_sizes.form);
+    parameters.locality = locality.map_or(parameters.locality, Locality::of);
     Ok(parameters)
 }
 
@@ -268,7 +274,7 @@ pub fn describe(name: &str) -> String {
                 .to_owned()
         }
         SURGE => "SURGE (Barford and Crovella 1998); also \
-             surge:files=2000,requests=500000,order=random,form=renormalised"
+             surge:files=2000,requests=500000,order=random,form=renormalised,locality=law"
             .to_owned(),
         PARETO => "a group of Fujinoki et al. by the mean of its files".to_owned(),
         MICROSCAPE if name.contains(':') => {
@@ -312,7 +318,11 @@ mod tests {
 
     #[test]
     fn surge_takes_its_parameters_from_the_name() {
-        let loaded = quiet("surge:files=200,requests=5000,order=random").unwrap();
+        let loaded = quiet("surge:files=200,requests=5000,order=random,locality=law").unwrap();
+        let Loaded::Surge(surge) = &loaded else {
+            panic!("it is SURGE");
+        };
+        assert_eq!(surge.parameters.locality.setting, LocalitySetting::Law);
         assert_eq!(loaded.site(Seed(1)).files.len(), 200);
         assert!(loaded.fit().is_some());
         for (name, place) in [

@@ -1,12 +1,13 @@
 //! Makes a SURGE workload of a given size and prints its report: `surge_scale [FILES] [REQUESTS]
-//! [SEED] [SET]`, by default 1 000 000 files and 10 000 000 requests of `barford98`. Each stage is
+//! [SEED] [SET] [SETTING]`, by default 1 000 000 files and 10 000 000 requests of `barford98`
+//! with the `original` setting of its locality. Each stage is
 //! said on standard error when it begins, so that whoever pipes that through a time stamper sees how
 //! long each takes; for all of it and for its memory, `/usr/bin/time -v` is enough.
 
 use std::process::ExitCode;
 
 use fathometer_model::Seed;
-use fathometer_workload::surge::{self, Parameters, Stage};
+use fathometer_workload::surge::{self, Locality, LocalitySetting, Parameters, Stage};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -25,6 +26,15 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let mut parameters = parameters;
+    match arguments.next().as_deref() {
+        None | Some("original") => (),
+        Some("law") => parameters.locality = Locality::of(LocalitySetting::Law),
+        Some(other) => {
+            eprintln!("{other}: the settings are original and law");
+            return ExitCode::from(2);
+        }
+    }
     let mut last = None;
     let made = surge::plan(&parameters, Seed(seed), &mut |stage: Stage, _| {
         if last.replace(stage) != Some(stage) {

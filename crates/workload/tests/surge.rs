@@ -5,7 +5,9 @@ use fathometer_model::{Bytes, Seed};
 use fathometer_workload::distribution::Law;
 use fathometer_workload::fit::{Criterion, LEVEL, Verdict};
 use fathometer_workload::plan::{Choice, PageId};
-use fathometer_workload::surge::{self, BodyForm, Kind, PageOrder, Parameters, Stage, Surge};
+use fathometer_workload::surge::{
+    self, BodyForm, Kind, Locality, LocalitySetting, PageOrder, Parameters, Stage, Surge,
+};
 
 fn made(parameters: &Parameters, seed: u64) -> Surge {
     surge::plan(parameters, Seed(seed), &mut |_, _| ()).expect("the parameters are usable")
@@ -56,13 +58,21 @@ fn judged_as_they_should_be(surge: &Surge) {
         (exact.value, exact.criterion),
         (0.0, Criterion::AtMost(0.0))
     );
-    // Half of the most popular file's share, 11 % / 2, and half a hundredth.
-    let sizes = surge.report.stage("request sizes").unwrap();
-    let Criterion::AtMost(limit) = sizes.criterion else {
-        panic!("{:?}", sizes.criterion);
-    };
-    assert!((0.060..0.061).contains(&limit), "{limit}");
-    assert!((0.055..0.057).contains(&sizes.value), "{}", sizes.value);
+    // Half of the most popular file's share, 11 % / 2, and a little.
+    for (name, least, most) in [
+        ("request sizes", 0.060, 0.061),
+        ("request sizes as asked for", 0.060, 0.09),
+    ] {
+        let sizes = surge.report.stage(name).unwrap();
+        match sizes.criterion {
+            Criterion::AtMost(limit) => {
+                assert!((least..most).contains(&limit), "{name}: {limit}");
+                assert!((0.04..0.07).contains(&sizes.value), "{}", sizes.value);
+            }
+            // Sizes follow one of the two.
+            other => assert!(name == "request sizes", "{other:?}"),
+        }
+    }
 }
 
 /// The verdicts of the report can be bad ones: with a window as wide as the stack nothing is left of
@@ -72,6 +82,7 @@ fn a_sequence_without_locality_does_not_pass() {
     let mut parameters = Parameters::barford98(5000, 1);
     parameters.top_count = Some(50_000);
     parameters.locality.window = 3100;
+    parameters.locality.draw = Some(parameters.locality.distance);
     let surge = made(&parameters, 2);
     let stage = surge.report.stage("stack distances realised").unwrap();
     assert_eq!(stage.verdict, Verdict::Differs, "{stage:?}");
@@ -95,21 +106,81 @@ fn an_original_run_has_these_figures() {
             (1.35..2.0).contains(&summary.files_a_requested_page),
             "{summary:?}"
         );
-        // Stack distances: quartiles 7, 39, 238, and 4.5 % at distance 0.
+        // Stack distances: quartiles 7, 38, 226, 4.6 % at distance 0; LRU caches of 100 and 1000 pages miss 36.8 %
+        // and 7.7 %. Sites of this size differ by whether the most popular files are pages.
         let quartiles = [0.25, 0.5, 0.75].map(|p| surge.distances.quantile(p).unwrap());
-        for (ours, original) in quartiles.into_iter().zip([7, 39, 238]) {
-            assert!(
-                (original / 3..=original * 3).contains(&ours),
-                "{quartiles:?}"
-            );
+        for (ours, (least, most)) in quartiles.into_iter().zip([(6, 10), (30, 55), (200, 290)]) {
+            assert!((least..=most).contains(&ours), "{quartiles:?}");
         }
         let at_zero = surge.distances.counts[0] as f64 / surge.distances.total() as f64;
-        assert!((0.02..0.13).contains(&at_zero), "{at_zero}");
+        assert!((0.03..0.06).contains(&at_zero), "{at_zero}");
+        for (pages, original) in [(100, 0.368), (1000, 0.077)] {
+            let ratio = surge.distances.miss_ratio(pages);
+            assert!((ratio - original).abs() < 0.03, "{pages}: {ratio}");
+        }
+        let kept = surge.sequence.len() as f64 / summary.planned_page_requests as f64;
+        assert!(kept > 0.96, "{kept}");
         let kinds = [Kind::Base, Kind::Embedded, Kind::Single].map(|kind| {
             let files = surge.files.iter().filter(|file| file.kind == kind);
             files.count()
         });
         assert_eq!(kinds, [1500, 1900, 1600]);
+    }
+}
+
+/// The share of requests for the page just before, in each twentieth of the sequence.
+fn repeats(surge: &Surge) -> Vec<f64> {
+    let part = surge.sequence.len() / 20;
+    let repeats = |pages: &[PageId]| pages.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    surge
+        .sequence
+        .chunks_exact(part)
+        .map(|pages| repeats(pages) as f64 / part as f64)
+        .collect()
+}
+
+/// With ten requests for a file, at the published size and at one of many pages, no part of the sequence degenerates
+/// into repeats, all that popularity provides for is asked for, and what is asked for has sizes and distances near
+/// their laws, in both settings.
+#[test]
+fn no_law_is_given_up_with_few_requests_for_a_file() {
+    for (files, requests) in [(5000, 50_000), (20_000, 200_000)] {
+        for setting in [LocalitySetting::Original, LocalitySetting::Law] {
+            let mut parameters = Parameters::barford98(files, requests);
+            parameters.locality = Locality::of(setting);
+            let surge = made(&parameters, 1);
+            assert!(surge.report.passes(), "{}", surge.report);
+            let repeats = repeats(&surge);
+            let usual = repeats.iter().sum::<f64>() / repeats.len() as f64;
+            assert!(usual < 0.06, "{repeats:?}");
+            let most = repeats
+                .iter()
+                .fold(0.0, |most: f64, &share| most.max(share));
+            assert!(most < 2.0 * usual + 0.03, "{repeats:?}");
+            let kept = surge.sequence.len() as f64 / surge.summary.planned_page_requests as f64;
+            assert!(kept > 0.96, "{kept}");
+        }
+    }
+}
+
+/// The published law's quartiles are 9, 31 and 106 below 3100 pages; the sign says on which side we are.
+#[test]
+fn the_other_setting_realises_the_published_law() {
+    let mut parameters = Parameters::barford98(5000, 452_278);
+    parameters.locality = Locality::of(LocalitySetting::Law);
+    for seed in 1..=3 {
+        let surge = made(&parameters, seed);
+        let [low, middle, high] = [0.25, 0.5, 0.75].map(|p| surge.distances.quantile(p).unwrap());
+        assert!((8..=10).contains(&low), "{low}");
+        assert!((28..=35).contains(&middle), "{middle}");
+        assert!((95..=120).contains(&high), "{high}");
+        let original = surge
+            .report
+            .stage("stack distances and the original")
+            .unwrap();
+        // The original's distances are longer than the law's.
+        assert!(original.value > 0.05, "{original:?}");
+        assert_eq!(original.verdict, Verdict::Reported);
     }
 }
 
@@ -255,7 +326,7 @@ fn the_same_seed_gives_the_same_workload_on_every_machine() {
     assert_ne!(fingerprint(&made(&parameters, 1999)), PINNED);
 }
 
-const PINNED: u64 = 0x902ef131d6c7f387;
+const PINNED: u64 = 0x7b8c21ce33423b27;
 
 #[test]
 fn stages_are_told_in_order_and_as_shares() {
@@ -293,11 +364,12 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
     assert!(plan.sessions.pages.is_some());
     assert_eq!(plan.targets[0].path, "/b/000000.html");
     assert_eq!(plan.targets[300].path, "/e/000000.gif");
-    assert_eq!(plan.targets[680].path, "/s/000000.html");
-    assert_eq!(
-        plan.targets[999].path.rsplit_once('.').unwrap().0,
-        "/s/000319"
-    );
+    for (target, single) in [(680, "/s/000000"), (999, "/s/000319")] {
+        let (name, kind) = plan.targets[target].path.rsplit_once('.').unwrap();
+        assert_eq!(name, single);
+        // The name says from which part of their law its size is, wherever matching moved it.
+        assert_eq!(kind, ["html", "pdf"][usize::from(sizes[target].part)]);
+    }
     for ((target, file), about) in plan.targets.iter().zip(&site.files).zip(&sizes) {
         assert_eq!(target.path, file.path);
         assert_eq!(target.size, Some(about.size));
@@ -345,7 +417,7 @@ fn what_no_workload_can_be_made_from_is_refused() {
         refused(&|p| p.off = Law::Exponential { mean: -1.0 }),
         "a SURGE workload's law is not defined"
     );
-    assert!(refused(&|p| p.locality.discarded = 1.0).contains("discarded"));
+    assert!(refused(&|p| p.locality.at_once = 0).contains("at one time"));
     assert!(refused(&|p| p.references.most = 1).contains("embedded files"));
     assert!(refused(&|p| p.request_sizes.body = None).contains("without a body"));
 }

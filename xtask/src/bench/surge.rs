@@ -2,8 +2,7 @@
 //! against their laws by `fathometer site`, as anybody calls it. The time is the wall's, with the program's start;
 //! the memory is the most that was resident. Files are planned, not written.
 //!
-//! Laws that are not met are named and not judged: with sixteen requests for a page, popularity and locality
-//! contradict each other (`fathometer site` says how). The tests judge them at the size of the paper.
+//! All laws must be met, by what is asked for: the tests judge them at the size of the paper too.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,8 +16,8 @@ use super::trace::build;
 
 const WORKLOAD: &str = "surge:files=1000000,requests=10000000";
 /// What it may take.
-const LONGEST: Duration = Duration::from_secs(30);
-const MOST_KIB: u64 = 2 << 20;
+const LONGEST: Duration = Duration::from_secs(3);
+const MOST_KIB: u64 = 128 << 10;
 /// How often its peak of memory is read: what it needs at the very end may be missed by so much.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -47,7 +46,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let said: Value = serde_json::from_str(&said)
         .map_err(|error| format!("fathometer site said no JSON: {error}"))?;
     let failed = failed(&said)?;
-    let met = elapsed < LONGEST && peak < MOST_KIB;
+    let met = elapsed < LONGEST && peak < MOST_KIB && failed.is_empty();
     println!("{WORKLOAD}");
     for (what, figure, bar) in [
         (
@@ -65,7 +64,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     }
     match failed.as_slice() {
         [] => println!("laws          all met"),
-        failed => println!("laws not met  {}, not judged here", failed.join(", ")),
+        failed => println!("laws not met  {}", failed.join(", ")),
     }
     println!("{}", if met { "met" } else { "MISSED" });
     println!(

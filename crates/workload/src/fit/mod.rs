@@ -65,7 +65,7 @@ pub enum Criterion {
         /// What it must reach.
         level: f64,
     },
-    /// The value must not be above this.
+    /// The value must not be above this; of a signed value, its size.
     AtMost(f64),
     /// By nothing: reported only.
     Nothing,
@@ -94,7 +94,7 @@ impl StageFit {
     ) -> StageFit {
         let verdict = match criterion {
             Criterion::Probability { p_value, level } if p_value >= level => Verdict::Passes,
-            Criterion::AtMost(limit) if value <= limit => Verdict::Passes,
+            Criterion::AtMost(limit) if value.abs() <= limit => Verdict::Passes,
             Criterion::Nothing => Verdict::Reported,
             _ => Verdict::Differs,
         };

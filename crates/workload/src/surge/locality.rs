@@ -1,21 +1,19 @@
 //! The global sequence of pages, with the temporal locality of requests at a server.
 //!
-//! All pages that will be asked for lie in a stack. Each step draws a distance, chooses a page near it
-//! with a probability in proportion to the references that the page has left, and moves that page to
-//! the top. Popularity and locality pull in different directions: the law of distances asks for fewer
-//! of the pages deep in the stack than their popularity does. So the popular pages are used up before
-//! the end, earlier the fewer requests there are for a file, and what follows asks for the same page
-//! again and again; a share of the end is discarded.
-
-use std::cmp::Reverse;
+//! Pages lie in a stack of recent use. Each step draws a distance, chooses a page near it with a probability
+//! in proportion to the requests that the page has left, and moves that page to the top. The distance that
+//! is realised is not the one that was drawn: the choice prefers popular pages, which lie near the top. So the law
+//! that is drawn from is chosen by pilot sequences until the realised distances are near those that are wanted.
 
 use fathometer_model::Seed;
 
-use crate::distribution::open_uniform;
+use crate::distribution::{Law, open_uniform};
 use crate::plan::PageId;
 
+use super::pacing::Pacing;
 use super::parameters::Locality;
 use super::stack::Stack;
+use super::target::Target;
 
 /// The sequence and what is known of it.
 pub(super) struct Sequence {
@@ -23,6 +21,22 @@ pub(super) struct Sequence {
     pub(super) distances: StackDistances,
     /// How often each distance was drawn.
     pub(super) drawn: Vec<u64>,
+    pub(super) facts: Facts,
+}
+
+/// How a sequence came about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Facts {
+    /// The law that distances were drawn from.
+    pub(super) draw: Law,
+    /// How many pilot sequences it took to find it.
+    pub(super) pilots: u32,
+    /// Distances were drawn below this.
+    pub(super) reach: usize,
+    /// How many pages popularity provides for: the sequence before its end was discarded.
+    pub(super) steps: u64,
+    /// How many pages have all their requests in a part of the sequence.
+    pub(super) bursts: u64,
 }
 
 /// How far down the stack of recently used pages the pages of a sequence were: how many other pages
@@ -80,74 +94,354 @@ impl StackDistances {
         }
         curve
     }
+
+    fn trim(&mut self) {
+        let farthest = self.counts.iter().rposition(|&count| count > 0);
+        self.counts.truncate(farthest.map_or(0, |last| last + 1));
+    }
 }
 
-/// Makes the sequence. `references` says how often each page is asked for; `progress` is told the
+/// Makes the sequence. `references` says how often each page is asked for; `progress` is called with the
 /// share of steps done.
+///
+/// All pages are asked for throughout, as the original has them, where they are few enough and no more than
+/// [`DISCARDED`] of the sequence degenerates; otherwise unpopular pages in a part of the sequence.
 pub(super) fn sequence(
-    law: &Locality,
+    locality: &Locality,
     references: &[u32],
     seed: Seed,
     mut progress: impl FnMut(f64),
 ) -> Sequence {
-    const STEPS_A_REPORT: u64 = 1 << 16;
-    let steps: u64 = references.iter().map(|&count| u64::from(count)).sum();
-    let kept = steps - (steps as f64 * law.discarded) as u64;
-    // A page that is never asked for is in nobody's memory.
-    let mut order: Vec<u32> = (0..)
-        .zip(references)
-        .filter_map(|(page, &count)| (count > 0).then_some(page))
-        .collect();
-    // The order in which independent requests of the same popularity would have left them: the time
-    // since a page's last request is exponential with its rate. From any other order the popular
-    // pages would first have to be found, which with a million pages takes most of the sequence.
-    let age_seed = seed.stream("surge.locality.order");
-    let age = |page: u32| {
-        let time = -libm::log(open_uniform(age_seed, u64::from(page)));
-        // Positive numbers are in the order of their bits.
-        (time / f64::from(references[page as usize])).to_bits()
-    };
-    order.sort_by_cached_key(|&page| (Reverse(age(page)), page));
-    let left = order.iter().map(|&page| references[page as usize]);
-    let left: Vec<u32> = left.collect();
-    let mut stack = Stack::new(order, left);
-
-    let distance_seed = seed.stream("surge.locality.distance");
-    let choice_seed = seed.stream("surge.locality.choice");
-    // Drawing again while the distance is beyond the stack is drawing from the lower part at once.
-    let within = law.distance.cdf(stack.len() as f64);
-    let mut drawn = vec![0u64; stack.len()];
-    let mut distances = StackDistances {
-        counts: vec![0; stack.len()],
-        first: 0,
-    };
-    let mut seen = vec![false; references.len()];
-    let mut pages = Vec::with_capacity(kept as usize);
-    for step in 0..kept {
-        let p = open_uniform(distance_seed, step) * within;
-        let distance = (law.distance.quantile(p) as usize).min(stack.len() - 1);
-        drawn[distance] += 1;
-        let uniform = choice_seed.uniform(step);
-        let (page, realised) = stack
-            .take(distance, law.window as usize, uniform)
-            .expect("there is a reference left for every step");
-        pages.push(PageId(page));
-        match std::mem::replace(&mut seen[page as usize], true) {
-            true => distances.counts[realised] += 1,
-            false => distances.first += 1,
-        }
-        if step % STEPS_A_REPORT == 0 {
-            progress(step as f64 / kept as f64);
+    let asked: u64 = references
+        .iter()
+        .map(|&count| u64::from(count.min(1)))
+        .sum();
+    if asked <= u64::from(locality.reach) {
+        let pacing = Pacing::throughout(references, seed);
+        let made = with_pacing(locality, &pacing, references, seed, &mut progress);
+        let discarded = pacing.steps - made.pages.len() as u64;
+        if discarded as f64 <= DISCARDED * pacing.steps as f64
+            || asked <= u64::from(locality.at_once)
+        {
+            return made;
         }
     }
-    let farthest = distances.counts.iter().rposition(|&count| count > 0);
-    distances
-        .counts
-        .truncate(farthest.map_or(0, |last| last + 1));
+    let pacing = Pacing::new(references, locality.at_once, locality.reach, seed);
+    with_pacing(locality, &pacing, references, seed, &mut progress)
+}
+
+/// The share of a sequence that may be discarded before its pages are paced; the original's is 0.029.
+const DISCARDED: f64 = 0.04;
+
+fn with_pacing(
+    locality: &Locality,
+    pacing: &Pacing,
+    references: &[u32],
+    seed: Seed,
+    progress: &mut impl FnMut(f64),
+) -> Sequence {
+    const STEPS_A_REPORT: u64 = 1 << 16;
+    let steps = pacing.steps;
+    let (draw, pilots) = match locality.draw {
+        Some(law) => (
+            Draw {
+                law,
+                window: locality.window,
+            },
+            0,
+        ),
+        None if steps == 0 => (
+            Draw {
+                law: locality.distance,
+                window: locality.window,
+            },
+            0,
+        ),
+        None => calibrate(locality, pacing, references, seed),
+    };
+    let mut walk = Walk::new(draw, pacing, references, seed);
+    let mut drawn = vec![0u64; pacing.reach];
+    let mut pages = Vec::with_capacity(steps as usize);
+    let mut end = End::new(steps);
+    while let Some(step) = walk.step() {
+        pages.push(PageId(step.page));
+        if let Some(distance) = step.drawn {
+            drawn[distance] += 1;
+        }
+        if end.add(step) {
+            break;
+        }
+        if walk.number % STEPS_A_REPORT == 0 {
+            progress(walk.number as f64 / steps as f64);
+        }
+    }
+    let mut distances = walk.distances;
+    for step in end.discarded() {
+        pages.pop();
+        match step.realised {
+            Some(distance) => distances.counts[distance] -= 1,
+            None => distances.first -= 1,
+        }
+        if let Some(distance) = step.drawn {
+            drawn[distance] -= 1;
+        }
+    }
+    distances.trim();
     Sequence {
         pages,
         distances,
         drawn,
+        facts: Facts {
+            draw: draw.law,
+            pilots,
+            reach: pacing.reach,
+            steps,
+            bursts: pacing.births.len() as u64,
+        },
+    }
+}
+
+/// How the next page is found.
+#[derive(Debug, Clone, Copy)]
+struct Draw {
+    law: Law,
+    window: u32,
+}
+
+/// Pilot sequences at most, and the steps of each.
+const PILOTS: u32 = 8;
+const PILOT_STEPS: u64 = 60_000;
+/// A pilot this near to what is wanted ends the search.
+const NEAR: f64 = 0.02;
+/// The draw of the original is kept where its pilot is this near: so far do sites of the original's size differ
+/// among each other, by whether the most popular files are pages.
+const CONFIRMED: f64 = 0.05;
+
+/// The draw of which a pilot sequence is nearest to what is wanted, and how many pilots it took.
+fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: Seed) -> (Draw, u32) {
+    let target = Target::new(locality.setting, locality.distance, pacing.reach as f64);
+    // A sequence whose pages are asked for throughout is the same in small: each page with its share of the requests.
+    // Otherwise the pilot is the beginning.
+    let small = (pacing.births.is_empty() && pacing.steps > PILOT_STEPS)
+        .then(|| pacing.in_small(references, PILOT_STEPS));
+    let (pacing, references) = match &small {
+        Some((pacing, references)) => (pacing, &references[..]),
+        None => (pacing, references),
+    };
+    let ((mut mu, mut sigma), mut window) = match pacing.births.is_empty() {
+        true => (locality.setting.draw(), f64::from(locality.window)),
+        false => locality.setting.paced_draw(),
+    };
+    let seed = seed.stream("surge.locality.pilot");
+    let mut best: Option<(f64, Draw)> = None;
+    let mut pilots = 0;
+    while pilots < PILOTS {
+        let draw = Draw {
+            law: Law::Lognormal10 { mu, sigma },
+            window: window.round() as u32,
+        };
+        let mut walk = Walk::new(draw, pacing, references, seed.child(u64::from(pilots)));
+        // Without its end, where popular pages may be exhausted.
+        let most = PILOT_STEPS.min(pacing.steps - pacing.steps / 20);
+        while walk.number < most && walk.step().is_some() {}
+        pilots += 1;
+        let distance = target.distance(&walk.distances).size();
+        if best.is_none_or(|(nearest, _)| distance < nearest) {
+            best = Some((distance, draw));
+        }
+        if distance <= NEAR || pilots == 1 && distance <= CONFIRMED && pacing.births.is_empty() {
+            break;
+        }
+        let logarithm = |distance: f64| libm::log10(distance + 0.5);
+        let realised = [0.25, 0.5, 0.75].map(|p| walk.distances.quantile(p));
+        let [Some(low), Some(middle), Some(high)] = realised else {
+            break;
+        };
+        let [low, middle, high] = [low, middle, high].map(|distance| logarithm(distance as f64));
+        let wanted = [0.25, 0.5, 0.75].map(|p| logarithm(target.quantile(p)));
+        mu = (mu + STEP * (wanted[1] - middle)).clamp(-1.0, 8.0);
+        let spread = (wanted[2] - wanted[0]).max(0.05) / (high - low).max(0.05);
+        sigma = (sigma * libm::pow(spread, STEP)).clamp(0.05, 2.0);
+        // Short distances come out too long in a wide window, and too short in one of popular pages alone.
+        let nearer = libm::pow(10.0, STEP * (wanted[0] - low));
+        window = (window * nearer).clamp(5.0, 200.0);
+    }
+    let draw = best.map(|(_, draw)| draw);
+    let law = Law::Lognormal10 { mu, sigma };
+    let window = locality.window;
+    (draw.unwrap_or(Draw { law, window }), pilots)
+}
+
+/// How much of a pilot's distance, in logarithms, the next one makes up for.
+const STEP: f64 = 0.7;
+
+/// One request of a page.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    page: u32,
+    /// The distance that was drawn; none for a page that came by its turn.
+    drawn: Option<usize>,
+    /// The distance that came of it; none for the first request of a page.
+    realised: Option<usize>,
+}
+
+/// A sequence in the making.
+struct Walk<'a> {
+    pacing: &'a Pacing,
+    references: &'a [u32],
+    law: Law,
+    window: usize,
+    stack: Stack,
+    seen: Vec<bool>,
+    born: usize,
+    number: u64,
+    /// The share of the law that is below the reach: drawing again beyond it is drawing from that part at once.
+    within: f64,
+    distances: StackDistances,
+    distance_seed: Seed,
+    choice_seed: Seed,
+}
+
+impl<'a> Walk<'a> {
+    fn new(draw: Draw, pacing: &'a Pacing, references: &'a [u32], seed: Seed) -> Walk<'a> {
+        let left = |page: &u32| references[*page as usize];
+        let left: Vec<u32> = pacing.first.iter().map(left).collect();
+        let paced = left.iter().map(|&count| pacing.paced(count)).collect();
+        let stack = Stack::new(pacing.first.clone(), left, paced);
+        Walk {
+            pacing,
+            references,
+            law: draw.law,
+            window: draw.window as usize,
+            within: draw.law.cdf(pacing.reach as f64),
+            stack,
+            seen: vec![false; references.len()],
+            born: 0,
+            number: 0,
+            distances: StackDistances::default(),
+            distance_seed: seed.stream("surge.locality.distance"),
+            choice_seed: seed.stream("surge.locality.choice"),
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// The next request; `None` when no page has any left.
+    fn step(&mut self) -> Option<Step> {
+        let born = self.pacing.births.get(self.born);
+        let turn = born.filter(|&&(birth, _)| u64::from(birth) <= self.number);
+        let step = match turn {
+            Some(&(_, page)) => self.bear(page),
+            None => match self.take() {
+                Some(step) => step,
+                None => self.bear(born?.1),
+            },
+        };
+        self.number += 1;
+        if let Some(distance) = step.realised {
+            let counts = &mut self.distances.counts;
+            if distance >= counts.len() {
+                counts.resize(distance + 1, 0);
+            }
+            counts[distance] += 1;
+        } else {
+            self.distances.first += 1;
+        }
+        Some(step)
+    }
+
+    fn bear(&mut self, page: u32) -> Step {
+        self.born += 1;
+        self.seen[page as usize] = true;
+        self.stack.push(page, self.references[page as usize] - 1);
+        Step {
+            page,
+            drawn: None,
+            realised: None,
+        }
+    }
+
+    fn take(&mut self) -> Option<Step> {
+        let farthest = self.pacing.reach.checked_sub(1)?;
+        let p = open_uniform(self.distance_seed, self.number) * self.within;
+        let drawn = (self.law.quantile(p) as usize).min(farthest);
+        let uniform = self.choice_seed.uniform(self.number);
+        let weighing = self.pacing.weighing(self.number);
+        let taken = self.stack.take(drawn, self.window, weighing, uniform)?;
+        let seen = std::mem::replace(&mut self.seen[taken.page as usize], true);
+        Some(Step {
+            page: taken.page,
+            drawn: Some(drawn),
+            realised: seen.then_some(taken.distance),
+        })
+    }
+}
+
+/// Finds where a sequence degenerates: popular pages are exhausted, and few pages follow each other in long runs.
+///
+/// The sequence is looked at in blocks. A block has degenerated when its requests for the page just before are more
+/// than twice the share of all sound blocks and two points, beyond what chance does. Three such blocks in a row end
+/// the sequence where the first of them began; so do fewer at the end.
+struct End {
+    block: u64,
+    /// Repeats of the page before, and requests, of the blocks that are sound.
+    sound: (u64, u64),
+    repeats: u64,
+    in_block: u64,
+    degenerate: u32,
+    /// The steps from the first degenerate block in a row on.
+    suspect: Vec<Step>,
+}
+
+impl End {
+    /// Blocks of a sequence, and the shortest block.
+    const BLOCKS: u64 = 200;
+    const SHORTEST: u64 = 200;
+    /// Degenerate blocks in a row that end a sequence.
+    const ROW: u32 = 3;
+
+    fn new(steps: u64) -> End {
+        End {
+            block: (steps / End::BLOCKS).max(End::SHORTEST),
+            sound: (0, 0),
+            repeats: 0,
+            in_block: 0,
+            degenerate: 0,
+            suspect: Vec::new(),
+        }
+    }
+
+    /// Counts a step. Whether the sequence ends here.
+    fn add(&mut self, step: Step) -> bool {
+        self.suspect.push(step);
+        self.in_block += 1;
+        self.repeats += u64::from(step.realised == Some(0));
+        self.in_block == self.block && self.judge()
+    }
+
+    fn judge(&mut self) -> bool {
+        let n = self.in_block as f64;
+        let usual = self.sound.0 as f64 / self.sound.1.max(1) as f64;
+        let allowed = (2.0 * usual + 0.02) * n;
+        if self.sound.1 > 0 && self.repeats as f64 > allowed + 3.0 * allowed.sqrt() {
+            self.degenerate += 1;
+        } else {
+            self.degenerate = 0;
+            self.sound.0 += self.repeats;
+            self.sound.1 += self.in_block;
+            self.suspect.clear();
+        }
+        (self.repeats, self.in_block) = (0, 0);
+        self.degenerate == End::ROW
+    }
+
+    /// The steps that are discarded, the last first.
+    fn discarded(mut self) -> impl Iterator<Item = Step> {
+        // What there is of the last block.
+        if self.in_block > 0 && self.degenerate < End::ROW {
+            self.judge();
+        }
+        self.suspect.into_iter().rev()
     }
 }
 
@@ -167,8 +461,7 @@ mod tests {
     fn the_sequence_asks_for_no_page_more_often_than_its_references() {
         let (references, sequence) = small();
         let total: u32 = references.iter().sum();
-        let discarded = (f64::from(total) * 0.03) as usize;
-        assert_eq!(sequence.pages.len(), total as usize - discarded);
+        let discarded = total as usize - sequence.pages.len();
         let mut left = references;
         for page in &sequence.pages {
             left[page.0 as usize] -= 1;

@@ -54,16 +54,82 @@ pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u
     for file in order {
         let size = sizes[file as usize] as f64;
         let need = total as f64 * law.at_least(size) - given as f64;
-        let count = nearest(&unused, need);
-        let times = unused.get_mut(&count).expect("it was found there");
-        *times -= 1;
-        if *times == 0 {
-            unused.remove(&count);
-        }
+        let count = take_nearest(&mut unused, need);
         assigned[file as usize] = count;
         given += count;
     }
     assigned
+}
+
+/// The same for files whose requests are known and whose sizes are not: gives each file one of the sizes of its
+/// kind, so that requests as they are follow the law. A kind's `sizes` and `requests` have the same length; the result
+/// has for each kind, in the order of its files, the place of the file's size in `sizes`.
+pub(super) fn assign_sizes(kinds: &[(&[u64], &[u64])], law: &RequestSizes) -> Vec<Vec<u32>> {
+    let total: u64 = kinds.iter().flat_map(|(_, requests)| *requests).sum();
+    // For each kind, its files by their requests, and where those with a number of requests begin and end.
+    let mut by_requests = Vec::new();
+    let mut unused: Vec<BTreeMap<u64, u32>> = Vec::new();
+    let mut next: Vec<BTreeMap<u64, u32>> = Vec::new();
+    for (sizes, requests) in kinds {
+        assert_eq!(sizes.len(), requests.len(), "each file gets one size");
+        let mut files: Vec<u32> = (0..requests.len() as u32).collect();
+        files.sort_unstable_by_key(|&file| (requests[file as usize], file));
+        let (mut counts, mut first) = (BTreeMap::new(), BTreeMap::new());
+        for (place, &file) in (0u32..).zip(&files) {
+            let times = requests[file as usize];
+            *counts.entry(times).or_default() += 1;
+            first.entry(times).or_insert(place);
+        }
+        by_requests.push(files);
+        unused.push(counts);
+        next.push(first);
+    }
+    let starts: Vec<usize> = kinds
+        .iter()
+        .scan(0, |start, (sizes, _)| {
+            *start += sizes.len();
+            Some(*start - sizes.len())
+        })
+        .collect();
+    let place = |file: u32| {
+        let kind = starts.partition_point(|&start| start <= file as usize) - 1;
+        (kind, file as usize - starts[kind])
+    };
+    let size = |file: u32| {
+        let (kind, place) = place(file);
+        kinds[kind].0[place]
+    };
+    let files: usize = kinds.iter().map(|(sizes, _)| sizes.len()).sum();
+    let mut order: Vec<u32> = (0..files as u32).collect();
+    order.sort_unstable_by_key(|&file| (std::cmp::Reverse(size(file)), file));
+    let mut assigned: Vec<Vec<u32>> = kinds
+        .iter()
+        .map(|(sizes, _)| vec![0; sizes.len()])
+        .collect();
+    let mut given = 0u64;
+    for file in order {
+        let size = size(file);
+        let (kind, place) = place(file);
+        let need = total as f64 * law.at_least(size as f64) - given as f64;
+        let times = take_nearest(&mut unused[kind], need);
+        let next = next[kind].get_mut(&times).expect("it was found there");
+        let file = by_requests[kind][*next as usize];
+        *next += 1;
+        assigned[kind][file as usize] = place as u32;
+        given += times;
+    }
+    assigned
+}
+
+/// The key nearest to `need`, once less often there.
+fn take_nearest(unused: &mut BTreeMap<u64, u32>, need: f64) -> u64 {
+    let count = nearest(unused, need);
+    let times = unused.get_mut(&count).expect("it was found there");
+    *times -= 1;
+    if *times == 0 {
+        unused.remove(&count);
+    }
+    count
 }
 
 /// The key nearest to `need`.
@@ -122,6 +188,21 @@ mod tests {
         );
         // Equally near: the smaller. Needs 10, then 10 + 10 - 8 = 12 of what is left.
         assert_eq!(assign(&[200, 100], &[8, 12], &law), [8, 12]);
+    }
+
+    #[test]
+    fn sizes_go_to_the_files_whose_requests_are_missing() {
+        let law = RequestSizes {
+            body: None,
+            tail_scale: 100.0,
+            tail_shape: 1.0,
+            tail_share: 1.0,
+            form: BodyForm::AsIs,
+        };
+        // Of 20 requests 5 should be for sizes >= 400: of the first kind's 4 and 10 the 4. 10 should be for
+        // >= 200, and 6 are missing: of the second kind's 2 and 4 the 4. The rest has no choice.
+        let places = assign_sizes(&[(&[100, 400], &[10, 4]), (&[200, 100], &[2, 4])], &law);
+        assert_eq!(places, [vec![0, 1], vec![1, 0]]);
     }
 
     #[test]

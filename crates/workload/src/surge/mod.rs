@@ -27,14 +27,18 @@ use crate::plan::{PageId, Pages, TargetId};
 mod goodness;
 mod locality;
 mod matching;
+mod pacing;
 mod parameters;
 mod popularity;
 mod references;
 mod site;
 mod stack;
+mod target;
 
 pub use locality::StackDistances;
-pub use parameters::{BodyForm, Locality, PageOrder, Parameters, References, RequestSizes, Shares};
+pub use parameters::{
+    BodyForm, Locality, LocalitySetting, PageOrder, Parameters, References, RequestSizes, Shares,
+};
 
 /// A step on the way to a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -95,8 +99,10 @@ pub enum Kind {
 pub struct SurgeFile {
     /// What it is.
     pub kind: Kind,
-    /// Its size in octets.
+    /// Its size in bytes.
     pub size: Bytes,
+    /// The part of its kind's law of sizes that the size was drawn from.
+    pub part: u8,
     /// How often it is asked for, by its popularity. Embedded files are shared by pages and can be
     /// asked for more or less often than this.
     pub references: u32,
@@ -155,6 +161,8 @@ pub struct Summary {
     pub requested_octets: u64,
     /// Requests that the popularity provides for.
     pub references: u64,
+    /// The length in pages that popularity provides for: the sequence with the end that was discarded.
+    pub planned_page_requests: u64,
     /// The share of the whole sequence, the discarded end included, after which none of the popular
     /// pages (those that have half of all requests) is left to ask for; `None`: some are left at the
     /// end of what was kept.
@@ -252,6 +260,7 @@ pub fn plan(
         .map(|(file, (size, references))| SurgeFile {
             kind: kinds.kind(file),
             size: Bytes(size),
+            part: kinds.part(parameters, file),
             references: references as u32,
         })
         .collect();
@@ -286,10 +295,70 @@ pub fn plan(
         summary: Summary::default(),
         report: FitReport::default(),
     };
+    let served = match_again(&mut surge, kinds);
     surge.summary = goodness::summary(&surge);
-    surge.report = goodness::report(&surge, kinds, &numbers, &left, &made.drawn);
+    surge.summary.planned_page_requests = made.facts.steps;
+    surge.report = goodness::report(
+        &surge,
+        kinds,
+        &goodness::Made {
+            numbers: &numbers,
+            left: &left,
+            drawn: &made.drawn,
+            locality: made.facts,
+            served,
+        },
+    );
     progress(Stage::Fit, 1.0);
     Ok(surge)
+}
+
+/// Gives the sizes of each kind to its files again, by how often the sequence asks for them, where that brings the
+/// requests as asked for nearer to their law: with every page all of its embedded files are asked for, more often or
+/// less than their popularity says.
+fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
+    let requests = goodness::file_requests(surge);
+    let unavoidable = goodness::unavoidable(&requests);
+    let before = goodness::size_distance(surge, |file| requests[file]);
+    let kept = goodness::Served {
+        distance: before,
+        unavoidable,
+        moved: false,
+    };
+    if before.distance <= unavoidable + goodness::REQUEST_ALLOWANCE {
+        return kept;
+    }
+    let (sizes, parts): (Vec<u64>, Vec<u8>) = surge
+        .files
+        .iter()
+        .map(|file| (file.size.0, file.part))
+        .unzip();
+    let (base, paged) = (kinds.base as usize, (kinds.base + kinds.embedded) as usize);
+    let ranges = [0..base, base..paged, paged..sizes.len()];
+    let by_kind: Vec<(&[u64], &[u64])> = ranges
+        .iter()
+        .map(|range| (&sizes[range.clone()], &requests[range.clone()]))
+        .collect();
+    let places = matching::assign_sizes(&by_kind, &surge.parameters.request_sizes);
+    for (range, places) in ranges.into_iter().zip(places) {
+        for (file, place) in range.clone().zip(places) {
+            let from = range.start + place as usize;
+            surge.files[file].size = Bytes(sizes[from]);
+            surge.files[file].part = parts[from];
+        }
+    }
+    let after = goodness::size_distance(surge, |file| requests[file]);
+    if after.distance < before.distance {
+        return goodness::Served {
+            distance: after,
+            moved: true,
+            ..kept
+        };
+    }
+    for (file, (size, part)) in surge.files.iter_mut().zip(sizes.into_iter().zip(parts)) {
+        (file.size, file.part) = (Bytes(size), part);
+    }
+    kept
 }
 
 /// How many files there are of each kind.
@@ -312,6 +381,18 @@ impl Kinds {
             embedded: paged - base,
             single: files - paged,
         }
+    }
+
+    /// The part of its kind's law that the size of a file was drawn from.
+    fn part(self, parameters: &Parameters, file: u32) -> u8 {
+        let (law, first) = match self.kind(file) {
+            Kind::Base => (&parameters.base_sizes, 0),
+            Kind::Embedded => (&parameters.embedded_sizes, self.base),
+            Kind::Single => (&parameters.single_sizes, self.base + self.embedded),
+        };
+        let part = law.part_of(u64::from(file - first));
+        let place = law.parts().iter().position(|other| other == part);
+        place.unwrap_or(0) as u8
     }
 
     fn kind(self, file: u32) -> Kind {

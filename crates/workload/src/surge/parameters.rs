@@ -106,12 +106,82 @@ pub enum PageOrder {
 /// How the sequence of pages comes about.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Locality {
-    /// The distance of the next page in the stack of recently used pages, before rounding down.
+    /// What realised distances are to be like.
+    pub setting: LocalitySetting,
+    /// The published law of the distance of the next page in the stack of recently used pages, before
+    /// rounding down.
     pub distance: Law,
-    /// The page is chosen among those at most this much nearer or farther.
+    /// The law that distances are drawn from; `None`: the one of which pilot sequences have the distances
+    /// that `setting` says.
+    pub draw: Option<Law>,
+    /// The page is chosen among those at most this much nearer or farther; pilot sequences may change it.
     pub window: u32,
-    /// The share of the sequence's end that is discarded: by then the popular pages are used up.
-    pub discarded: f64,
+    /// Distances are drawn below this. With more pages, or where the sequence would degenerate otherwise, unpopular
+    /// pages are asked for in a part of the sequence.
+    pub reach: u32,
+    /// About so many pages are asked for at one time then.
+    pub at_once: u32,
+}
+
+/// What realised stack distances are to be like. What is drawn is not what is realised: of the pages near the
+/// drawn distance popular ones are preferred, and these lie nearer to the top.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalitySetting {
+    /// Those of the original program's output.
+    Original,
+    /// Those of the published law, as nearly as popularity allows.
+    Law,
+}
+
+impl LocalitySetting {
+    /// Its word in a workload's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LocalitySetting::Original => "original",
+            LocalitySetting::Law => "law",
+        }
+    }
+
+    /// The draw with which 5000 files and 452 279 requests come out right: mu and sigma of the decimal
+    /// logarithm. Pilot sequences start from it.
+    pub(super) const fn draw(self) -> (f64, f64) {
+        match self {
+            LocalitySetting::Original => (1.9, 0.9),
+            LocalitySetting::Law => (1.5, 0.8),
+        }
+    }
+}
+
+impl LocalitySetting {
+    /// The same, and the window, where unpopular pages are asked for in a part of the sequence: with a million files
+    /// and ten million requests.
+    pub(super) const fn paced_draw(self) -> ((f64, f64), f64) {
+        match self {
+            LocalitySetting::Original => ((2.1, 1.95), 11.0),
+            LocalitySetting::Law => ((1.5, 0.85), 8.0),
+        }
+    }
+}
+
+impl Locality {
+    /// The published law with this setting.
+    pub const fn of(setting: LocalitySetting) -> Locality {
+        let (window, reach, at_once) = match setting {
+            LocalitySetting::Original => (100, 3100, 800),
+            LocalitySetting::Law => (10, 20_000, 500),
+        };
+        Locality {
+            setting,
+            distance: Law::Lognormal10 {
+                mu: 1.5,
+                sigma: 0.80,
+            },
+            draw: None,
+            window,
+            reach,
+            at_once,
+        }
+    }
 }
 
 impl Parameters {
@@ -175,7 +245,7 @@ impl Parameters {
                 most: 150,
                 order: PageOrder::PopularFewest,
             },
-            locality: LOCALITY,
+            locality: Locality::of(LocalitySetting::Original),
             off: Law::Pareto {
                 scale: 1.0,
                 shape: 1.4,
@@ -231,6 +301,8 @@ impl Parameters {
                 scale: 1.0,
                 shape: 1.5,
             },
+            // What is known of the original's output is of the later version.
+            locality: Locality::of(LocalitySetting::Law),
             active_off: Some(Law::Weibull {
                 shape: 0.382,
                 scale: 1.46,
@@ -284,6 +356,7 @@ impl Parameters {
         let laws = [
             Some(self.references.law),
             Some(self.locality.distance),
+            self.locality.draw,
             Some(self.off),
             self.request_sizes.body,
             self.active_off,
@@ -305,11 +378,14 @@ impl Parameters {
                 "a page with embedded files has at least one, and at most the largest number (below 65 536)",
             );
         }
-        if self.locality.distance.cdf(1.0) <= 0.0 {
+        let draw = self.locality.draw.unwrap_or(self.locality.distance);
+        if self.locality.distance.cdf(1.0) <= 0.0 || draw.cdf(1.0) <= 0.0 {
             return refuse("a stack distance can be 0");
         }
-        if !(0.0..1.0).contains(&self.locality.discarded) {
-            return refuse("the discarded share of the sequence is at least 0 and below 1");
+        if self.locality.at_once == 0 || self.locality.reach == 0 {
+            return refuse(
+                "at least one page is asked for at one time, and distances reach at least one",
+            );
         }
         Ok(())
     }
@@ -319,15 +395,6 @@ const SHARES: Shares = Shares {
     base: 0.30,
     embedded: 0.38,
     single: 0.32,
-};
-
-const LOCALITY: Locality = Locality {
-    distance: Law::Lognormal10 {
-        mu: 1.5,
-        sigma: 0.80,
-    },
-    window: 50,
-    discarded: 0.03,
 };
 
 /// The largest size that a heavy tail may give. With an index of 1 its mean grows without limit as

@@ -20,9 +20,10 @@ impl Surge {
             Kind::Base => format!("/b/{number:06}.html"),
             Kind::Embedded => format!("/e/{number:06}.gif"),
             Kind::Single => {
-                let law = &self.parameters.single_sizes;
-                let first = law.part_of(number as u64) == &law.parts()[0];
-                let extension = if first { "html" } else { "pdf" };
+                let extension = match self.files[file].part {
+                    0 => "html",
+                    _ => "pdf",
+                };
                 format!("/s/{number:06}.{extension}")
             }
         }

@@ -16,6 +16,8 @@ const BLOCK: usize = 128;
 pub(super) struct Stack {
     pages: Vec<u32>,
     left: Vec<u32>,
+    /// The references of a page that are to last to the end; 0: it may use its own up at once.
+    paced: Vec<u32>,
     lengths: Vec<u32>,
     counts: Fenwick,
     weights: Fenwick,
@@ -25,6 +27,35 @@ pub(super) struct Stack {
     newest: usize,
     /// How many pages there are.
     len: usize,
+}
+
+/// A page that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) page: u32,
+    /// How far from the top it was.
+    pub(super) distance: usize,
+}
+
+/// How much pages weigh in a choice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Weighing {
+    /// A page with references left weighs as much as one with this many.
+    pub(super) floor: u32,
+    /// A page weighs nothing while it has at most this share of its paced references left, of 2^32.
+    pub(super) ahead: u32,
+}
+
+impl Weighing {
+    /// The weight of a page with so many references left, of so many that are paced.
+    #[inline]
+    fn weight(self, left: u32, paced: u32) -> u32 {
+        let least = (u64::from(paced) * u64::from(self.ahead)) >> 32;
+        match u64::from(left) > least {
+            true => left.max(self.floor),
+            false => 0,
+        }
+    }
 }
 
 /// Where a page lies.
@@ -37,13 +68,15 @@ struct Place {
 const NONE: u32 = u32::MAX;
 
 impl Stack {
-    /// A stack of (page, references), the bottom first.
-    pub(super) fn new(pages: Vec<u32>, left: Vec<u32>) -> Stack {
+    /// A stack of pages with their references and those of them that are paced, the bottom first.
+    pub(super) fn new(pages: Vec<u32>, left: Vec<u32>, paced: Vec<u32>) -> Stack {
         assert_eq!(pages.len(), left.len(), "every page has references");
+        assert_eq!(pages.len(), paced.len(), "every page is paced or not");
         let mut stack = Stack {
             len: pages.len(),
             pages,
             left,
+            paced,
             lengths: Vec::new(),
             counts: Fenwick::default(),
             weights: Fenwick::default(),
@@ -56,20 +89,22 @@ impl Stack {
     }
 
     /// How many pages there are.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Takes a page at most `window` places from `distance`, each with a probability in proportion to
-    /// its references left, where `uniform` is from [0, 1); where none has any left, the nearest one
-    /// that has, of two the nearer to the top. Counts one reference of it and moves it to the top.
-    /// Returns the page and its distance; `None` when no page has references left.
+    /// its weight, where `uniform` is from [0, 1); where none weighs anything, in proportion to the references
+    /// left; where none has any left, the nearest one that has, of two the nearer to the top. Counts one reference
+    /// of it and moves it to the top. `None` when no page has references left.
     pub(super) fn take(
         &mut self,
         distance: usize,
         window: usize,
+        weighing: Weighing,
         uniform: f64,
-    ) -> Option<(u32, usize)> {
+    ) -> Option<Taken> {
         if self.len == 0 {
             return None;
         }
@@ -77,17 +112,31 @@ impl Stack {
         let low = centre.saturating_sub(window);
         let high = (centre + window).min(self.len - 1);
         let start = self.place(low);
-        let sum = self.sum(start, high - low + 1);
+        let mut weighing = weighing;
+        let mut sum = self.sum(start, high - low + 1, weighing);
+        if sum == 0 && weighing != Weighing::default() {
+            weighing = Weighing::default();
+            sum = self.sum(start, high - low + 1, weighing);
+        }
         let (place, index) = match sum {
             0 => self.nearest(start, centre)?,
             _ => {
                 // `uniform` is below 1 and the product may still round up to the sum.
                 let point = ((uniform * sum as f64) as u64).min(sum - 1);
-                self.choose(start, low, point)
+                self.choose(start, low, weighing, point)
             }
         };
         let page = self.move_to_top(place);
-        Some((page, self.len - 1 - index))
+        Some(Taken {
+            page,
+            distance: self.len - 1 - index,
+        })
+    }
+
+    /// Puts a new page with so many references left on top.
+    pub(super) fn push(&mut self, page: u32, left: u32) {
+        self.len += 1;
+        self.put_on_top(page, left, 0);
     }
 
     /// The place of an index.
@@ -105,15 +154,16 @@ impl Stack {
         start..end.min(start + most)
     }
 
-    /// References left of `count` pages from `place` towards the top.
-    fn sum(&self, mut place: Place, mut count: usize) -> u64 {
+    /// Weights of `count` pages from `place` towards the top.
+    fn sum(&self, mut place: Place, mut count: usize, weighing: Weighing) -> u64 {
         let mut sum = 0;
         loop {
             let range = self.range(place, count);
             count -= range.len();
-            sum += self.left[range]
+            sum += self.left[range.clone()]
                 .iter()
-                .map(|&left| u64::from(left))
+                .zip(&self.paced[range])
+                .map(|(&left, &paced)| u64::from(weighing.weight(left, paced)))
                 .sum::<u64>();
             if count == 0 {
                 return sum;
@@ -122,17 +172,27 @@ impl Stack {
         }
     }
 
-    /// The page to which the `point`-th reference left from `place` on belongs, and its index, when
+    /// The page to which the `point`-th unit of weight from `place` on belongs, and its index, when
     /// that of `place` is `index`.
-    fn choose(&self, mut place: Place, mut index: usize, mut point: u64) -> (Place, usize) {
+    fn choose(
+        &self,
+        mut place: Place,
+        mut index: usize,
+        weighing: Weighing,
+        mut point: u64,
+    ) -> (Place, usize) {
         loop {
             let range = self.range(place, BLOCK);
-            for (step, &left) in self.left[range.clone()].iter().enumerate() {
-                if point < u64::from(left) {
+            let pages = self.left[range.clone()]
+                .iter()
+                .zip(&self.paced[range.clone()]);
+            for (step, (&left, &paced)) in pages.enumerate() {
+                let weight = u64::from(weighing.weight(left, paced));
+                if point < weight {
                     let offset = place.offset + step;
                     return (Place { offset, ..place }, index + step);
                 }
-                point -= u64::from(left);
+                point -= weight;
             }
             index += range.len();
             place = self.next_block(place);
@@ -168,16 +228,26 @@ impl Stack {
     fn holder(&self, point: u64) -> (Place, usize) {
         let (block, before) = self.weights.find(point);
         let index = self.counts.before(block) as usize;
-        self.choose(Place { block, offset: 0 }, index, point - before)
+        self.choose(
+            Place { block, offset: 0 },
+            index,
+            Weighing::default(),
+            point - before,
+        )
     }
 
     /// Counts one reference of a page and moves it to the top.
     fn move_to_top(&mut self, place: Place) -> u32 {
         let block = place.block;
         let range = self.range(place, BLOCK);
-        let (page, left) = (self.pages[range.start], self.left[range.start]);
+        let (page, left, paced) = (
+            self.pages[range.start],
+            self.left[range.start],
+            self.paced[range.start],
+        );
         self.pages[range.clone()].rotate_left(1);
         self.left[range.clone()].rotate_left(1);
+        self.paced[range.clone()].rotate_left(1);
         if block == self.newest {
             // It lies at the block's end now, which is the top.
             self.left[range.end - 1] = left - 1;
@@ -190,17 +260,22 @@ impl Stack {
         if self.lengths[block] == 0 {
             self.unlink(block);
         }
+        self.put_on_top(page, left - 1, paced);
+        page
+    }
+
+    fn put_on_top(&mut self, page: u32, left: u32, paced: u32) {
         if self.lengths[self.newest] as usize == BLOCK {
             self.open_block();
         }
         let newest = self.newest;
         let end = newest * BLOCK + self.lengths[newest] as usize;
         self.pages[end] = page;
-        self.left[end] = left - 1;
+        self.left[end] = left;
+        self.paced[end] = paced;
         self.lengths[newest] += 1;
         self.counts.add(newest, 1);
-        self.weights.add(newest, u64::from(left - 1));
-        page
+        self.weights.add(newest, u64::from(left));
     }
 
     fn unlink(&mut self, block: usize) {
@@ -235,11 +310,13 @@ impl Stack {
             end += {
                 self.pages.copy_within(range.clone(), end);
                 self.left.copy_within(range.clone(), end);
+                self.paced.copy_within(range.clone(), end);
                 range.len()
             };
         }
         self.pages.truncate(end);
         self.left.truncate(end);
+        self.paced.truncate(end);
         self.lay_out();
     }
 
@@ -250,6 +327,7 @@ impl Stack {
         let blocks = 2 * full + 8;
         self.pages.resize(blocks * BLOCK, 0);
         self.left.resize(blocks * BLOCK, 0);
+        self.paced.resize(blocks * BLOCK, 0);
         self.lengths = (0..blocks)
             .map(|block| filled.saturating_sub(block * BLOCK).min(BLOCK) as u32)
             .collect();
@@ -345,18 +423,36 @@ mod tests {
     use super::*;
 
     /// The same by a vector, the top last.
-    struct Plain(Vec<(u32, u32)>);
+    struct Plain(Vec<(u32, u32, u32)>);
 
     impl Plain {
-        fn take(&mut self, distance: usize, window: usize, uniform: f64) -> Option<(u32, usize)> {
+        fn take(
+            &mut self,
+            distance: usize,
+            window: usize,
+            weighing: Weighing,
+            uniform: f64,
+        ) -> Option<(u32, usize)> {
             let top = self.0.len() - 1;
             let centre = top - distance.min(top);
             let window = centre.saturating_sub(window)..=(centre + window).min(top);
-            let sum: u64 = self.0[window.clone()].iter().map(|p| u64::from(p.1)).sum();
+            let weigh = |page: &(u32, u32, u32), w: Weighing| {
+                let least = (u64::from(page.2) * u64::from(w.ahead)) >> 32;
+                match u64::from(page.1) > least {
+                    true => u64::from(page.1.max(w.floor)),
+                    false => 0,
+                }
+            };
+            let total = |w| -> u64 { self.0[window.clone()].iter().map(|p| weigh(p, w)).sum() };
+            let weighing = match total(weighing) {
+                0 => Weighing::default(),
+                _ => weighing,
+            };
+            let sum = total(weighing);
             let index = if sum > 0 {
                 let mut point = (uniform * sum as f64) as u64;
                 window.into_iter().find(|&index| {
-                    let left = u64::from(self.0[index].1);
+                    let left = weigh(&self.0[index], weighing);
                     let found = point < left;
                     point = point.saturating_sub(left);
                     found
@@ -366,8 +462,8 @@ mod tests {
                     .filter(|&index| self.0[index].1 > 0)
                     .min_by_key(|&index| (index.abs_diff(centre), top - index))?
             };
-            let (page, left) = self.0.remove(index);
-            self.0.push((page, left - 1));
+            let (page, left, paced) = self.0.remove(index);
+            self.0.push((page, left - 1, paced));
             Some((page, top - index))
         }
     }
@@ -380,20 +476,46 @@ mod tests {
                 .map(|page| (seed.draw(u64::from(page)) % references) as u32)
                 .collect();
             let total: u64 = left.iter().map(|&left| u64::from(left)).sum();
-            let mut plain = Plain((0..pages).zip(left.iter().copied()).collect());
-            let mut stack = Stack::new((0..pages).collect(), left);
+            // Every other page is paced.
+            let paced: Vec<u32> = (0..)
+                .zip(&left)
+                .map(|(page, &left)| left * (page % 2))
+                .collect();
+            let numbers = (0..pages).zip(left.iter().copied());
+            let plain = numbers
+                .zip(&paced)
+                .map(|((page, left), &paced)| (page, left, paced));
+            let mut plain = Plain(plain.collect());
+            let mut stack = Stack::new((0..pages).collect(), left, paced);
             let steps = seed.stream("steps");
             for step in 0..total {
                 // Mostly near the top, sometimes anywhere, sometimes beyond the end.
                 let far = libm::pow(steps.uniform(2 * step), 4.0) * 1.1;
                 let distance = (far * f64::from(pages)) as usize;
                 let uniform = steps.uniform(2 * step + 1);
-                let ours = stack.take(distance, window, uniform);
-                assert_eq!(ours, plain.take(distance, window, uniform), "step {step}");
+                let weighing = match step % 3 {
+                    0 => Weighing::default(),
+                    _ => Weighing {
+                        floor: 5,
+                        ahead: u32::MAX - (u64::from(u32::MAX) * step / total) as u32,
+                    },
+                };
+                if step % 50 == 0 {
+                    let page = pages + step as u32;
+                    stack.push(page, 0);
+                    plain.0.push((page, 0, 0));
+                }
+                let ours = stack.take(distance, window, weighing, uniform);
+                let ours = ours.map(|taken| (taken.page, taken.distance));
+                assert_eq!(
+                    ours,
+                    plain.take(distance, window, weighing, uniform),
+                    "step {step}"
+                );
                 assert!(ours.is_some());
             }
-            assert_eq!(stack.take(0, window, 0.5), None);
-            assert_eq!(stack.len(), pages as usize);
+            assert_eq!(stack.take(0, window, Weighing::default(), 0.5), None);
+            assert_eq!(stack.len(), plain.0.len());
         }
     }
 
