@@ -34,6 +34,7 @@ fn setup(kind: LoopKind) -> Setup {
         duration: Some(Duration::from_secs(10)),
         exchanges: None,
         timeout: Duration::from_secs(20),
+        wake_up_coalescing: Duration::from_millis(1),
         seed: Seed(7),
         defaults: [("warm-up", "2 s"), ("time-out", "20 s"), ("policy", "h1.1")]
             .map(|(setting, value)| (setting.to_owned(), value.to_owned()))

@@ -499,6 +499,10 @@ impl Test<'_> {
             duration,
             exchanges,
             timeout: options.timeout,
+            wake_up_coalescing: match options.users {
+                Users::Closed { .. } => options.rest,
+                Users::Open { .. } => Duration::ZERO,
+            },
             seed: options.seed,
             defaults: Vec::new(),
             command: std::env::args().collect(),

@@ -53,6 +53,28 @@ fn assert_same(summary: &Summary, logged: &[String]) {
 }
 
 #[test]
+fn no_wake_up_is_delayed_unless_asked_for() {
+    let origin = Origin::of("almeida-a", 1);
+    let of = |more: &[&str]| {
+        let arguments = ["--workload", "almeida-a", "-n", "5000", "-c", "64"];
+        let arguments = [&arguments[..], &["--json"], more].concat();
+        load(&origin.url(), &arguments).ended_with(0)
+    };
+    let usual = of(&[]);
+    assert_eq!(usual.setup.wake_up_coalescing_ms, 0.0);
+    assert_eq!(usual.setup.defaults["wake-up coalescing"], "off");
+    for thread in &usual.generator.threads {
+        assert_eq!(
+            (thread.rested_share, thread.rest_latency_ratio),
+            (0.0, None)
+        );
+    }
+    let asked = of(&["--rest", "1ms"]);
+    assert_eq!(asked.setup.wake_up_coalescing_ms, 1.0);
+    assert!(!asked.setup.defaults.contains_key("wake-up coalescing"));
+}
+
+#[test]
 fn our_origin_logged_what_was_counted() {
     let origin = Origin::of("almeida-a", 1);
     let summary = fetch(&origin.url());

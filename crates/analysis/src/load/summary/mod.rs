@@ -83,6 +83,8 @@ pub struct SetupSummary {
     pub exchanges: Option<u64>,
     /// How long an exchange might take.
     pub timeout_s: f64,
+    /// Longest time that a wake-up of the generator was delayed so that several responses were read at once; 0 is off.
+    pub wake_up_coalescing_ms: f64,
     /// Where everything random came from.
     pub seed: u64,
     /// Settings nobody asked for, with the values they had.
@@ -362,10 +364,10 @@ pub struct ThreadSummary {
     pub busy_share: f64,
     /// Longest time between two waits.
     pub longest_turn_ms: f64,
-    /// Share of the window in which it rested, so that responses came together, 0 to 1.
+    /// Share of the window in which it delayed wake-ups so that responses came together, 0 to 1.
     pub rested_share: f64,
-    /// The mean latency with rests in units of that without, as the thread itself tried it; null where
-    /// there was nothing to try.
+    /// The mean latency with delayed wake-ups in units of that without, as the thread compared it; null where
+    /// nothing was compared.
     pub rest_latency_ratio: Option<f64>,
 }
 

@@ -114,6 +114,7 @@ fn setup(result: &LoadResult) -> SetupSummary {
         duration_s: setup.duration.map(|time| time.as_secs_f64()),
         exchanges: setup.exchanges,
         timeout_s: setup.timeout.as_secs_f64(),
+        wake_up_coalescing_ms: millis(setup.wake_up_coalescing),
         seed: setup.seed.0,
         defaults: setup.defaults.iter().cloned().collect(),
         command: setup.command.clone(),
