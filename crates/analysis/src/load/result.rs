@@ -348,6 +348,13 @@ pub struct Generator {
     pub steal: f64,
 }
 
+impl Generator {
+    /// Processor time spent busy-waiting before planned instants, of all threads.
+    pub fn busy_waited(&self) -> Duration {
+        self.workers.iter().map(|worker| worker.busy_waited).sum()
+    }
+}
+
 /// How one thread fared.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WorkerHealth {
@@ -361,4 +368,9 @@ pub struct WorkerHealth {
     /// The mean latency with delayed wake-ups in units of that without, as it was compared last; `None` where nothing
     /// was compared.
     pub rest_latency_ratio: Option<f64>,
+    /// Time of the measured window in which it busy-waited before planned instants: processor time that no exchange
+    /// needed, and part of what it was waiting.
+    pub busy_waited: Duration,
+    /// Median time by which a sleep lasted longer than asked for; `None` where nothing was planned for an instant.
+    pub wake_up_latency: Option<Duration>,
 }

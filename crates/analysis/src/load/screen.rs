@@ -443,6 +443,12 @@ fn generator(result: &LoadResult) -> String {
         ),
     };
     let mut facts = vec![cpu];
+    let busy_waited = generator.busy_waited();
+    if !busy_waited.is_zero() {
+        let all = generator.cpu_user + generator.cpu_system;
+        let share = busy_waited.as_secs_f64() / all.as_secs_f64().max(1e-9);
+        facts.push(format!("{} of it busy-waiting", percent(share.min(1.0))));
+    }
     let busiest = generator.workers.iter().map(|worker| worker.busy);
     if let Some(busy) = busiest.max_by(f64::total_cmp) {
         facts.push(format!("busiest thread {}", percent(busy)));

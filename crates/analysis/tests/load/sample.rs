@@ -177,6 +177,8 @@ pub fn stalled() -> LoadResult {
                     longest_turn: micros(310),
                     rested: busy * 10.0,
                     rest_latency_ratio: Some(0.97),
+                    busy_waited: Duration::from_millis(4),
+                    wake_up_latency: Some(micros(14)),
                 })
                 .to_vec(),
             peak_memory: Bytes(9_400_000),

@@ -83,6 +83,7 @@ mod run;
 pub mod security;
 mod shared;
 mod slot;
+mod spin;
 mod tally;
 pub mod timeline;
 mod timers;
@@ -160,8 +161,9 @@ pub struct Options {
     /// the system allows it: a request is late by as long as another program keeps its processor.
     /// A closed loop, whose users wait for the server anyway, takes nothing from it.
     pub before_others: bool,
-    /// How long before a planned instant a loop stops sleeping and waits awake. Zero sleeps to the
-    /// last: the send lag is then what the system takes to wake a thread.
+    /// The longest that a loop may busy-wait before a planned instant. It does so for no longer than the median time
+    /// in which the system wakes it, and not at all where threads of this machine wait for a processor (`spin.rs`).
+    /// Zero sleeps to the last: the send lag is then the time of waking.
     pub spin: Duration,
     /// Wake-up coalescing of a closed loop: the longest time by which a wake-up is delayed so that several responses
     /// are read together, see the [module](self). Zero, the default: each response wakes the loop.

@@ -75,6 +75,27 @@ fn no_wake_up_is_delayed_unless_asked_for() {
 }
 
 #[test]
+fn an_open_loop_says_what_it_spent_on_being_in_time() {
+    let origin = Origin::of("almeida-a", 1);
+    let of = |more: &[&str]| {
+        let arguments = ["--rate", "500", "-d", "500ms", "-c", "8", "--json"];
+        let arguments = [&arguments[..], more].concat();
+        let ended = load(&origin.url(), &arguments);
+        assert!(matches!(ended.code, Some(0 | 3)), "{}", ended.err);
+        ended.summary()
+    };
+    let usual = of(&[]);
+    let threads = &usual.generator.threads;
+    assert!(threads.iter().all(|t| t.wake_up_latency_ms.is_some()));
+    let waited: f64 = threads.iter().map(|t| t.busy_wait_s).sum();
+    assert!((usual.generator.busy_wait_s - waited).abs() < 1e-6);
+    assert!(usual.setup.defaults.contains_key("busy-wait"));
+    let never = of(&["--spin", "0s"]);
+    assert_eq!(never.generator.busy_wait_s, 0.0);
+    assert_eq!(never.generator.threads[0].wake_up_latency_ms, None);
+}
+
+#[test]
 fn our_origin_logged_what_was_counted() {
     let origin = Origin::of("almeida-a", 1);
     let summary = fetch(&origin.url());

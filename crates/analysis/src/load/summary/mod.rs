@@ -338,6 +338,8 @@ pub struct GeneratorSummary {
     pub cpu_system_s: f64,
     /// Both, for an exchange that ended.
     pub cpu_per_exchange_us: Option<f64>,
+    /// The part of the processor time that was spent busy-waiting before planned instants (`--spin`), all threads.
+    pub busy_wait_s: f64,
     /// Share of the window that the busiest thread was not waiting, 0 to 1.
     pub busiest_thread_share: Option<f64>,
     /// Longest time that anything could have waited for a thread.
@@ -369,6 +371,10 @@ pub struct ThreadSummary {
     /// The mean latency with delayed wake-ups in units of that without, as the thread compared it; null where
     /// nothing was compared.
     pub rest_latency_ratio: Option<f64>,
+    /// Time that it busy-waited before planned instants.
+    pub busy_wait_s: f64,
+    /// Median time by which a sleep lasted longer than asked for; null where nothing was planned for an instant.
+    pub wake_up_latency_ms: Option<f64>,
 }
 
 /// A stretch of the course.

@@ -232,6 +232,7 @@ fn generator(result: &LoadResult) -> GeneratorSummary {
         cpu_system_s: generator.cpu_system.as_secs_f64(),
         cpu_per_exchange_us: rates::cpu_per_exchange(result)
             .map(|(user, system)| (user + system).as_secs_f64() * 1e6),
+        busy_wait_s: generator.busy_waited().as_secs_f64(),
         busiest_thread_share: busy.max_by(f64::total_cmp),
         longest_turn_ms: turns.max().map(millis),
         threads: generator
@@ -242,6 +243,8 @@ fn generator(result: &LoadResult) -> GeneratorSummary {
                 longest_turn_ms: millis(worker.longest_turn),
                 rested_share: worker.rested,
                 rest_latency_ratio: worker.rest_latency_ratio,
+                busy_wait_s: worker.busy_waited.as_secs_f64(),
+                wake_up_latency_ms: worker.wake_up_latency.map(millis),
             })
             .collect(),
         peak_memory_bytes: generator.peak_memory.0,

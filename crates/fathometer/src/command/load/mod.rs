@@ -33,6 +33,8 @@ use crate::url::{self, Url};
 /// Users of a closed loop, and connections of an open one, when nobody says how many.
 const USERS: u32 = 50;
 const TIME: Duration = Duration::from_secs(10);
+/// The longest busy-wait before a planned instant.
+const SPIN: Duration = Duration::from_micros(50);
 /// The largest window of HTTP/2.
 const MOST_WINDOW: i64 = (1 << 31) - 1;
 
@@ -129,7 +131,8 @@ pub struct LoadArguments {
     /// Keep each thread on a processor of its own
     #[arg(long)]
     pin: bool,
-    /// Wait awake so long before each planned instant of an open loop
+    /// Longest busy-wait before a planned instant. The generator busy-waits no longer than it takes to wake up, as
+    /// measured, and not at all while threads of this machine wait for a processor; 0s: never
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
     /// Longest time to delay a wake-up of a closed loop so that several responses are read at once (wake-up
@@ -439,6 +442,11 @@ fn describe(
             arguments.connections.is_some(),
             "connections",
             connections.to_string(),
+        );
+        tell(
+            arguments.spin != SPIN,
+            "busy-wait",
+            format!("{SPIN:?} at most, no longer than a wake-up takes"),
         );
         tell(
             arguments.arrivals.is_some(),
