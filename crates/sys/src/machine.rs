@@ -127,6 +127,45 @@ pub fn raise_open_files() -> u64 {
     open_files().0
 }
 
+/// The processors that are online, whichever of them this program may use.
+pub fn processors_online() -> usize {
+    let stat = text("/proc/stat");
+    let numbered = |line: &&str| {
+        line.strip_prefix("cpu")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    stat.lines().filter(numbered).count().max(1)
+}
+
+/// How the threads of this machine and its processors stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contention {
+    /// For how long since the system's start at least one thread has waited for a processor, by the kernel's pressure
+    /// stall information.
+    Waited(Duration),
+    /// Threads that run or wait for a processor at this instant, where the kernel keeps no such account.
+    Runnable(u32),
+}
+
+impl Contention {
+    /// Reads it; `None` where the kernel says neither.
+    pub fn read() -> Option<Contention> {
+        contention(&text("/proc/pressure/cpu"), || text("/proc/loadavg"))
+    }
+}
+
+fn contention(pressure: &str, loadavg: impl FnOnce() -> String) -> Option<Contention> {
+    let some = pressure.lines().find(|line| line.starts_with("some "));
+    let total = some.and_then(|line| line.split(' ').find_map(|word| word.strip_prefix("total=")));
+    if let Some(micros) = total.and_then(|total| total.parse().ok()) {
+        return Some(Contention::Waited(Duration::from_micros(micros)));
+    }
+    // 0.20 0.18 0.12 1/80 11206: threads that are runnable, of all.
+    let loadavg = loadavg();
+    let (runnable, _) = loadavg.split(' ').nth(3)?.split_once('/')?;
+    runnable.parse().ok().map(Contention::Runnable)
+}
+
 fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
@@ -262,5 +301,20 @@ mod tests {
         assert!(machine.congestion_controls.contains(&"reno".to_owned()));
         assert!(machine.open_files.0 <= machine.open_files.1);
         assert!((0.0..=1.0).contains(&machine.steal));
+    }
+
+    #[test]
+    fn contention_is_pressure_where_the_kernel_keeps_it_and_else_what_is_runnable() {
+        let loadavg = || "0.20 0.18 0.12 3/80 11206\n".to_owned();
+        let pressure = "some avg10=89.31 avg60=83.67 avg300=66.46 total=464172317\n\
+                        full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        let waited = Duration::from_micros(464_172_317);
+        assert_eq!(
+            contention(pressure, loadavg),
+            Some(Contention::Waited(waited))
+        );
+        assert_eq!(contention("", loadavg), Some(Contention::Runnable(3)));
+        assert_eq!(contention("", String::new), None);
+        assert!(processors_online() >= 1);
     }
 }

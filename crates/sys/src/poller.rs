@@ -17,9 +17,22 @@ pub struct Poller {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
     ready: usize,
-    /// The kernel has `epoll_pwait2`, which is told nanoseconds (Linux 5.11).
-    precise: bool,
+    timing: Timing,
 }
+
+/// How a wait is given its length.
+#[derive(Debug)]
+enum Timing {
+    /// By `epoll_pwait2`, which takes nanoseconds (Linux 5.11).
+    Nanoseconds,
+    /// By a timer descriptor that the epoll watches, where the kernel has no `epoll_pwait2`.
+    Timer(OwnedFd),
+    /// By `epoll_wait`, rounded down to milliseconds, where there is no timer descriptor either.
+    Milliseconds,
+}
+
+/// The token of the timer descriptor; no socket may have it.
+const TIMER: u64 = u64::MAX;
 
 /// What a wait told of one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +62,18 @@ impl Poller {
             epoll,
             events: vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)],
             ready: 0,
-            precise: true,
+            timing: Timing::Nanoseconds,
         })
     }
 
     /// Watches a socket until it is closed. Whatever it is ready for already is told by the next
-    /// wait.
+    /// wait. Every token but the largest number is free.
     pub fn add(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
+        debug_assert_ne!(token, TIMER);
+        self.watch(socket, token)
+    }
+
+    fn watch(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
         let interest = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
         let mut event = libc::epoll_event {
             events: interest as u32,
@@ -74,12 +92,12 @@ impl Poller {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<usize> {
         self.ready = 0;
         let mut result = self.wait_once(timeout);
-        if self.precise && matches!(&result, Err(e) if e.raw_os_error() == Some(libc::ENOSYS)) {
-            self.precise = false;
+        if matches!(&result, Err(e) if e.raw_os_error() == Some(libc::ENOSYS)) {
+            self.use_timer();
             result = self.wait_once(timeout);
         }
         match result {
-            Ok(ready) => self.ready = ready as usize,
+            Ok(ready) => self.ready = self.without_timer(ready as usize),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).doing("wait for sockets"),
         }
@@ -89,11 +107,20 @@ impl Poller {
     fn wait_once(&mut self, timeout: Option<Duration>) -> io::Result<libc::c_int> {
         let most = libc::c_int::try_from(self.events.len()).unwrap_or(libc::c_int::MAX);
         let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
-        if !self.precise || timeout.is_none_or(|timeout| timeout.is_zero()) {
+        let milliseconds = match (timeout, &self.timing) {
+            (None, _) => Some(-1),
+            (Some(Duration::ZERO), _) => Some(0),
+            (Some(timeout), Timing::Timer(timer)) => {
+                set_timer(timer, timeout)?;
+                Some(-1)
+            }
             // Rounded down: a wait that ends early is made again, one that ends late is late.
-            let milliseconds = timeout.map_or(-1, |timeout| {
-                libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX)
-            });
+            (Some(timeout), Timing::Milliseconds) => {
+                Some(libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX))
+            }
+            (Some(_), Timing::Nanoseconds) => None,
+        };
+        if let Some(milliseconds) = milliseconds {
             // SAFETY: `events` has room for `most`, and outlives the call.
             return check(unsafe { libc::epoll_wait(epoll, events, most, milliseconds) });
         }
@@ -116,6 +143,34 @@ impl Poller {
             )
         };
         check(ready as libc::c_int)
+    }
+
+    /// Waits by a timer descriptor from now on.
+    fn use_timer(&mut self) {
+        // SAFETY: no pointers; the descriptor is owned from here on.
+        let timer = unsafe {
+            check(libc::timerfd_create(
+                libc::CLOCK_MONOTONIC,
+                libc::TFD_CLOEXEC | libc::TFD_NONBLOCK,
+            ))
+            .map(|fd| OwnedFd::from_raw_fd(fd))
+        };
+        self.timing = match timer {
+            Ok(timer) if self.watch(&timer, TIMER).is_ok() => Timing::Timer(timer),
+            _ => Timing::Milliseconds,
+        };
+    }
+
+    /// Takes the timer descriptor out of what is ready.
+    fn without_timer(&mut self, ready: usize) -> usize {
+        let of_timer = |event: &libc::epoll_event| event.u64 == TIMER;
+        match self.events[..ready].iter().position(of_timer) {
+            Some(place) => {
+                self.events.copy_within(place + 1..ready, place);
+                ready - 1
+            }
+            None => ready,
+        }
     }
 
     /// Sleeps without being woken by sockets: what becomes ready meanwhile the next wait tells together. A signal
@@ -145,6 +200,26 @@ impl Poller {
             ended,
         }
     }
+}
+
+/// Lets a timer descriptor become ready after a time, and not before.
+fn set_timer(timer: &OwnedFd, time: Duration) -> io::Result<()> {
+    let never = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let once = libc::itimerspec {
+        it_interval: never,
+        it_value: libc::timespec {
+            tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: time.subsec_nanos() as _,
+        },
+    };
+    // SAFETY: the descriptor is open, the times outlive the call, and the old ones are not asked for.
+    check(unsafe {
+        libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const once, std::ptr::null_mut())
+    })
+    .map(drop)
 }
 
 #[cfg(test)]
@@ -196,12 +271,48 @@ mod tests {
 
     #[test]
     fn a_wait_without_a_socket_lasts_as_long_as_asked() {
-        for precise in [true, false] {
+        for least in [2500, 2000] {
             let mut poller = Poller::new(1).unwrap();
-            poller.precise = precise;
+            if least == 2000 {
+                poller.timing = Timing::Milliseconds;
+            }
             let begin = Instant::now();
             assert_eq!(poller.wait(Some(Duration::from_micros(2500))).unwrap(), 0);
-            assert!(begin.elapsed() >= Duration::from_millis(2));
+            assert!(begin.elapsed() >= Duration::from_micros(least));
         }
+    }
+
+    #[test]
+    fn a_kernel_without_exact_waits_has_a_timer_instead() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let mut poller = Poller::new(8).unwrap();
+        poller.use_timer();
+        assert!(matches!(poller.timing, Timing::Timer(_)));
+        poller.add(&client, 7).unwrap();
+        assert_eq!(poller.wait(None).unwrap(), 1);
+        // It lasts as long as asked, also where that is less than a millisecond.
+        for micros in [300, 2500] {
+            let (begin, wait) = (Instant::now(), Duration::from_micros(micros));
+            assert_eq!(poller.wait(Some(wait)).unwrap(), 0);
+            assert!(begin.elapsed() >= wait);
+        }
+        // A socket ends it, and a timer that fires beside a socket is nobody's readiness.
+        server.write_all(b"x").unwrap();
+        assert_eq!(poller.wait(Some(Duration::from_secs(60))).unwrap(), 1);
+        assert_eq!(poller.ready(0).token, 7);
+        set_timer(
+            match &poller.timing {
+                Timing::Timer(timer) => timer,
+                _ => unreachable!(),
+            },
+            Duration::from_nanos(1),
+        )
+        .unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+        server.write_all(b"y").unwrap();
+        assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), 1);
+        assert_eq!(poller.ready(0).token, 7);
     }
 }

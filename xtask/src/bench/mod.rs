@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Which of them.
     #[arg(value_enum, default_value = "all")]
     bench: Bench,
-    /// Of `load`: these parts alone [default: all but the latency that clients tell].
+    /// Of `load`: these parts alone [default: all].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<load::Part>,
 }

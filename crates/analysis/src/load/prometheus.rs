@@ -187,6 +187,16 @@ pub fn render(result: &LoadResult) -> String {
         );
     }
     out.family(
+        "generator_busy_wait_seconds_total",
+        "counter",
+        "Processor time of the generator spent busy-waiting before planned instants.",
+    );
+    out.sample(
+        "generator_busy_wait_seconds_total",
+        &[],
+        generator.busy_waited().as_secs_f64(),
+    );
+    out.family(
         "generator_thread_busy_ratio",
         "gauge",
         "Share of the window that a thread was not waiting.",

@@ -52,6 +52,8 @@ pub struct Setup {
     pub exchanges: Option<u64>,
     /// How long an exchange may take.
     pub timeout: Duration,
+    /// Longest time that a wake-up of the generator is delayed so that several responses are read at once; zero is off.
+    pub wake_up_coalescing: Duration,
     /// Where everything random came from.
     pub seed: Seed,
     /// Settings nobody asked for, each with its value: every default is part of the result.
@@ -346,6 +348,13 @@ pub struct Generator {
     pub steal: f64,
 }
 
+impl Generator {
+    /// Processor time spent busy-waiting before planned instants, of all threads.
+    pub fn busy_waited(&self) -> Duration {
+        self.workers.iter().map(|worker| worker.busy_waited).sum()
+    }
+}
+
 /// How one thread fared.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WorkerHealth {
@@ -353,10 +362,15 @@ pub struct WorkerHealth {
     pub busy: f64,
     /// Longest time between two waits: how long anything could have waited for it.
     pub longest_turn: Duration,
-    /// Share of the measured window in which it rested, so that responses came together, 0 to 1; part of what it
-    /// was waiting.
+    /// Share of the measured window in which it delayed wake-ups so that responses came together, 0 to 1; part of
+    /// what it was waiting.
     pub rested: f64,
-    /// The mean latency with rests in units of that without, as it was tried last; `None` where there was
-    /// nothing to try.
+    /// The mean latency with delayed wake-ups in units of that without, as it was compared last; `None` where nothing
+    /// was compared.
     pub rest_latency_ratio: Option<f64>,
+    /// Time of the measured window in which it busy-waited before planned instants: processor time that no exchange
+    /// needed, and part of what it was waiting.
+    pub busy_waited: Duration,
+    /// Median time by which a sleep lasted longer than asked for; `None` where nothing was planned for an instant.
+    pub wake_up_latency: Option<Duration>,
 }

@@ -106,6 +106,13 @@ fn heading(result: &LoadResult) -> String {
         ),
         WIDTH,
     );
+    if !setup.wake_up_coalescing.is_zero() {
+        let longest = time(setup.wake_up_coalescing);
+        let what = format!(
+            "wake-ups delayed by up to {longest} (--rest): latencies are not those of a load without it"
+        );
+        text.push_str(&hanging("", &what, WIDTH));
+    }
     let mut measured = format!("measured {}", time(result.measured.duration));
     if let Some(warm_up) = &result.warm_up {
         measured.push_str(&format!(" after {} of warm-up", time(warm_up.duration)));
@@ -436,6 +443,12 @@ fn generator(result: &LoadResult) -> String {
         ),
     };
     let mut facts = vec![cpu];
+    let busy_waited = generator.busy_waited();
+    if !busy_waited.is_zero() {
+        let all = generator.cpu_user + generator.cpu_system;
+        let share = busy_waited.as_secs_f64() / all.as_secs_f64().max(1e-9);
+        facts.push(format!("{} of it busy-waiting", percent(share.min(1.0))));
+    }
     let busiest = generator.workers.iter().map(|worker| worker.busy);
     if let Some(busy) = busiest.max_by(f64::total_cmp) {
         facts.push(format!("busiest thread {}", percent(busy)));
@@ -447,7 +460,10 @@ fn generator(result: &LoadResult) -> String {
         let effect = worker.rest_latency_ratio.map_or(String::new(), |effect| {
             format!(" (mean latency {effect:.2} of that without)")
         });
-        facts.push(format!("rested {}{effect}", percent(worker.rested)));
+        facts.push(format!(
+            "wake-ups delayed {}{effect}",
+            percent(worker.rested)
+        ));
     }
     if let Some(turn) = generator.workers.iter().map(|w| w.longest_turn).max() {
         facts.push(format!("longest turn {}", time(turn)));

@@ -34,6 +34,7 @@ fn setup(kind: LoopKind) -> Setup {
         duration: Some(Duration::from_secs(10)),
         exchanges: None,
         timeout: Duration::from_secs(20),
+        wake_up_coalescing: Duration::from_millis(1),
         seed: Seed(7),
         defaults: [("warm-up", "2 s"), ("time-out", "20 s"), ("policy", "h1.1")]
             .map(|(setting, value)| (setting.to_owned(), value.to_owned()))
@@ -176,6 +177,8 @@ pub fn stalled() -> LoadResult {
                     longest_turn: micros(310),
                     rested: busy * 10.0,
                     rest_latency_ratio: Some(0.97),
+                    busy_waited: Duration::from_millis(4),
+                    wake_up_latency: Some(micros(14)),
                 })
                 .to_vec(),
             peak_memory: Bytes(9_400_000),

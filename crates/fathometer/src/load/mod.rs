@@ -21,15 +21,15 @@
 //! After a connection that could not be established a user waits [`CONNECT_PAUSE`] before it goes on
 //! (WebStone goes on at once, which makes a server that refuses look very busy).
 //!
-//! Many users on a loop that is faster than the server make it idle after nearly every response. It then rests
-//! for a time in which several more come, instead of being woken by each, which would cost it and the server more
-//! than the exchange does: at most [`Options::rest`], at most half of the mean latency, and not at all
-//! where less than two responses can be expected meanwhile (so with few users, or a few thousand exchanges a
-//! second). By so much the end of a response may be noticed late, and requests that sixteen responses lead to are
-//! written when all those were read. Where the server is busy that is taken from what
-//! the next request would have waited there. Where it is not, latencies would be told longer than they are: a part
-//! of the time goes without rests, and rests that make the mean latency longer by more than 2 % are not begun, by
-//! more than 4 % given up.
+//! A response wakes the loop, is read, and the next request leaves: nothing is delayed, and nothing waits for
+//! others. Wake-up coalescing ([`Options::rest`]) changes that, and so is off unless asked for. With it an idle loop
+//! sleeps for a bounded time instead of being woken by the next response, so that several responses are read together.
+//! The delay is at most [`Options::rest`], at most half of the mean latency, and there is none where fewer than two
+//! responses are expected in it. Responses are then noticed late by up to the delay, and the requests
+//! that sixteen responses lead to are written after all sixteen were read. On a saturated server the mean latency
+//! stays what it was, by Little's law, but the percentiles move. Elsewhere latencies are over-reported: periods with and
+//! without delays are compared, and delays that raise the mean latency by more than 2 % are not begun, by more than 4 %
+//! ended.
 //!
 //! # Who closes connections
 //! The server, when it likes. This side: when a session is over; at the end of each page under a
@@ -83,6 +83,7 @@ mod run;
 pub mod security;
 mod shared;
 mod slot;
+mod spin;
 mod tally;
 pub mod timeline;
 mod timers;
@@ -112,9 +113,6 @@ use crate::quic::UdpOffload;
 
 /// How long a user of a closed loop waits after a connection could not be established.
 pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);
-
-/// The longest rest of a closed loop, if nothing else is said.
-pub const LONGEST_REST: Duration = Duration::from_millis(1);
 
 /// The most intervals a timeline has: beyond, neighbours are merged.
 pub const MOST_INTERVALS: usize = 1024;
@@ -163,11 +161,12 @@ pub struct Options {
     /// the system allows it: a request is late by as long as another program keeps its processor.
     /// A closed loop, whose users wait for the server anyway, takes nothing from it.
     pub before_others: bool,
-    /// How long before a planned instant a loop stops sleeping and waits awake. Zero sleeps to the
-    /// last: the send lag is then what the system takes to wake a thread.
+    /// The longest that a loop may busy-wait before a planned instant. It does so for no longer than the median time
+    /// in which the system wakes it, and not at all where threads of this machine wait for a processor (`spin.rs`).
+    /// Zero sleeps to the last: the send lag is then the time of waking.
     pub spin: Duration,
-    /// The longest rest of a closed loop that has nothing to do, see the [module](self). Zero: it is woken by
-    /// each response.
+    /// Wake-up coalescing of a closed loop: the longest time by which a wake-up is delayed so that several responses
+    /// are read together, see the [module](self). Zero, the default: each response wakes the loop.
     pub rest: Duration,
     /// What the send lag's 99th percentile may be before the result is INVALID; a tenth of the median
     /// latency is believed in any case.
@@ -215,7 +214,7 @@ impl Options {
             before_others: true,
             send_lag: health::LAG,
             spin: Duration::ZERO,
-            rest: LONGEST_REST,
+            rest: Duration::ZERO,
             seed: Seed(1),
             max_requests: None,
             keep_alive: None,
@@ -371,4 +370,21 @@ pub enum LoadError {
     /// The record could not be written.
     #[error("the record of exchanges could not be written: {0}")]
     Recorder(RecorderError),
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_workload::plan::Target;
+
+    use super::*;
+
+    #[test]
+    fn wake_up_coalescing_is_off_unless_asked_for() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 80));
+        let plan = Plan::single(Target::get("/", None));
+        assert_eq!(
+            Options::new(address, "server", Arc::new(plan)).rest,
+            Duration::ZERO
+        );
+    }
 }

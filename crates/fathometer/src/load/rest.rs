@@ -1,4 +1,4 @@
-//! When a closed loop rests instead of being woken by the next response.
+//! Wake-up coalescing: when a closed loop rests instead of being woken by the next response. Off unless asked for.
 //!
 //! A loop that is faster than its server has nothing to do after nearly every response. If it slept until the
 //! next one, each response would cost it a switch of its processor, and the server a call to that processor:

@@ -10,22 +10,24 @@ use fathometer_analysis::load::{
     WorkerHealth,
 };
 use fathometer_model::{Bytes, ExchangeRow, Instant};
-use fathometer_sys::machine::{CpuTimes, raise_open_files};
+use fathometer_sys::machine::{Contention, CpuTimes, processors_online, raise_open_files};
 use fathometer_sys::usage::peak_memory;
 use fathometer_sys::{Clock, Machine, priority, sched};
+use fathometer_workload::plan::Choice;
 
 use super::health::{Circumstances, examine};
 use super::pool::Pool;
 use super::recorder::{self, RecorderError, Rows};
 use super::shared::{Shared, largest_page};
+use super::spin::{PERIOD, Spare, WakeUps};
 use super::tally::{Edges, Tally, WindowTally, nanos};
 use super::timeline::{Part, Spares, Timeline, merge_counts};
 use super::user::Population;
-use super::worker::{Outcomes, Worker};
+use super::worker::{Outcomes, Spin, Worker};
 use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users};
 
 /// How often the wish to end is asked for.
-const ASK: Duration = Duration::from_millis(50);
+const ASK: Duration = PERIOD;
 
 /// The time that threads have to be ready before the test starts.
 const START: u64 = 2_000_000;
@@ -205,6 +207,13 @@ impl Starts {
 type Handle<'s> = ScopedJoinHandle<'s, Result<Outcomes, LoadError>>;
 
 impl Crew<'_> {
+    /// Whether something is planned for an instant of its own, that a thread could be late for.
+    fn may_be_late(&self) -> bool {
+        let plan = &self.shared.plan;
+        let pauses = plan.sessions.off.is_some() || matches!(plan.choice, Choice::Scripts(_));
+        !self.spin.is_zero() && (pauses || matches!(self.users, Users::Open { .. }))
+    }
+
     /// One thread.
     fn serve(
         &self,
@@ -241,6 +250,13 @@ impl Crew<'_> {
         }
         let rows = rows.map(|to| Rows::new(to, self.clock));
         let parts = (parts, Arc::clone(&self.spares));
+        let spin = Spin {
+            longest: self.spin.as_nanos() as u64,
+            wake_ups: match self.may_be_late() {
+                true => Some(WakeUps::measure(self.clock)?),
+                false => None,
+            },
+        };
         let mut tally = Tally::new(self.interval, parts, rows, targets);
         let Ok(edges) = starts.wait() else {
             return Err(LoadError::Nobody);
@@ -251,7 +267,7 @@ impl Crew<'_> {
             self.clock,
             tally,
             self.drain.as_nanos() as u64,
-            self.spin.as_nanos() as u64,
+            spin,
             self.rest.as_nanos() as u64,
         )?;
         match self.users {
@@ -342,7 +358,13 @@ impl Test<'_> {
         let (loops, interval) = (self.crew.loops, self.options.interval);
         let spares = Arc::clone(&self.crew.spares);
         let mut timeline = Timeline::new(loops, interval, MOST_INTERVALS, expected, spares);
+        let mut spare = Spare::new(processors_online(), loops);
         loop {
+            let now = self.crew.clock.now();
+            if self.crew.may_be_late() && spare.is_due(now) {
+                let has_spare = spare.read(now, Contention::read());
+                self.crew.shared.set_spare(has_spare);
+            }
             match told.recv_timeout(ASK) {
                 Ok(part) => {
                     if let Some(told) = timeline.add(part) {
@@ -410,6 +432,8 @@ impl Test<'_> {
                 longest_turn: nanos(tally.longest_turn),
                 rested: (tally.rested as f64 / measured.as_nanos().max(1) as f64).min(1.0),
                 rest_latency_ratio: tally.rest_latency_ratio,
+                busy_waited: nanos(tally.busy_waited),
+                wake_up_latency: tally.wake_up_latency,
             });
             recorder_wait += tally.recorder_wait;
             for (sum, target) in targets.iter_mut().zip(&tally.targets) {
@@ -499,6 +523,10 @@ impl Test<'_> {
             duration,
             exchanges,
             timeout: options.timeout,
+            wake_up_coalescing: match options.users {
+                Users::Closed { .. } => options.rest,
+                Users::Open { .. } => Duration::ZERO,
+            },
             seed: options.seed,
             defaults: Vec::new(),
             command: std::env::args().collect(),

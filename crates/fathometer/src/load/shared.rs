@@ -53,6 +53,8 @@ pub(super) struct Shared {
     sessions: Padded,
     connections: Padded,
     stop: AtomicBool,
+    /// Whether the machine has a processor to spare for busy-waiting.
+    has_spare: AtomicBool,
 }
 
 /// A counter with a cache line of its own.
@@ -126,6 +128,7 @@ impl Shared {
             sessions: Padded::default(),
             connections: Padded::default(),
             stop: AtomicBool::new(false),
+            has_spare: AtomicBool::new(false),
             plan: options.plan.clone(),
         })
     }
@@ -272,6 +275,15 @@ impl Shared {
     /// Ends the test for all loops.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Says whether the machine has a processor to spare for busy-waiting.
+    pub(super) fn set_spare(&self, has_spare: bool) {
+        self.has_spare.store(has_spare, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_spare(&self) -> bool {
+        self.has_spare.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_stopped(&self) -> bool {

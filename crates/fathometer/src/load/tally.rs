@@ -176,6 +176,9 @@ pub(super) struct Tally {
     /// The part of it that was rests, and what they did to the mean latency.
     pub(super) rested: u64,
     pub(super) rest_latency_ratio: Option<f64>,
+    /// The part of it that was busy-waiting before planned instants, and the median time of being woken.
+    pub(super) busy_waited: u64,
+    pub(super) wake_up_latency: Option<Duration>,
     pub(super) longest_turn: u64,
     /// When the last wait was over.
     woken: u64,
@@ -221,6 +224,8 @@ impl Tally {
             waited: 0,
             rested: 0,
             rest_latency_ratio: None,
+            busy_waited: 0,
+            wake_up_latency: None,
             longest_turn: 0,
             woken: 0,
             last_end: 0,
@@ -503,6 +508,11 @@ impl Tally {
     pub(super) fn waits(&mut self, now: u64) {
         let turn = self.edges.measured_part(self.woken, now);
         self.longest_turn = self.longest_turn.max(turn);
+    }
+
+    /// The loop has busy-waited for this long.
+    pub(super) fn busy_waited(&mut self, from: u64, to: u64) {
+        self.busy_waited += self.edges.measured_part(from, to);
     }
 
     /// A wait is over, which was a rest or not.

@@ -15,6 +15,7 @@ use super::pool::Pool;
 use super::rest::Rest;
 use super::shared::Shared;
 use super::slot::{End, Exchange, Protection, Slot, State};
+use super::spin::WakeUps;
 use super::tally::{Tally, nanos};
 use super::timers::{Timer, Timers};
 use super::user::User;
@@ -67,9 +68,18 @@ pub(super) struct Worker<'a> {
     rest: Rest,
     /// When it is given up to wait for them.
     give_up: u64,
-    spin: u64,
+    spin: Spin,
     /// The last reading of the clock.
     pub(super) now: u64,
+}
+
+/// How a loop may busy-wait before planned instants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spin {
+    /// The longest that the options allow, in nanoseconds.
+    pub(super) longest: u64,
+    /// `None` where nothing is planned that a loop could be late for.
+    pub(super) wake_ups: Option<WakeUps>,
 }
 
 /// What a loop leaves.
@@ -87,7 +97,7 @@ impl<'a> Worker<'a> {
         clock: Clock,
         tally: Tally,
         drain: u64,
-        spin: u64,
+        spin: Spin,
         rest: u64,
     ) -> Result<Worker<'a>, LoadError> {
         Ok(Worker {
@@ -150,6 +160,7 @@ impl<'a> Worker<'a> {
         self.roll();
         self.close_interval(self.now);
         self.tally.rest_latency_ratio = self.rest.latency_ratio();
+        self.tally.wake_up_latency = self.spin.wake_ups.map(|wake_ups| wake_ups.median());
         self.tally.hang_up();
         Ok(Outcomes {
             tally: self.tally,
@@ -219,8 +230,11 @@ impl<'a> Worker<'a> {
             .into_iter()
             .filter(|&edge| edge > before)
             .fold(planned.min(self.tally.interval_end()), u64::min);
-        let is_planned = wake == planned;
-        let mut wait = self.time_until(wake, is_planned);
+        let spin = self.spin.wake_ups.filter(|_| wake == planned);
+        let spin = spin.map_or(0, |wake_ups| {
+            wake_ups.spin(self.spin.longest, self.shared.has_spare())
+        });
+        let mut wait = self.time_until(wake, spin);
         self.tally.waits(before);
         let rest = match self.pool {
             None => self.rest.length(before, self.ended, self.pending),
@@ -237,28 +251,54 @@ impl<'a> Worker<'a> {
                 ready = self.poller.wait(Some(Duration::ZERO))?;
                 if ready == 0 {
                     self.tick();
-                    wait = self.time_until(wake, is_planned);
+                    wait = self.time_until(wake, spin);
                 }
             }
         }
-        if ready == 0 {
+        if ready > 0 {
+            self.tick();
+        } else if wait > 0 {
+            let begin = self.now;
             ready = self.poller.wait(Some(nanos(wait)))?;
+            self.tick();
+            if ready == 0
+                && wait < LONG_WAIT
+                && let Some(wake_ups) = &mut self.spin.wake_ups
+            {
+                wake_ups.took((self.now - begin).saturating_sub(wait));
+            }
+        } else {
+            ready = self.busy_wait(wake)?;
         }
-        self.tick();
         self.tally.wakes(before, self.now, has_rested);
         Ok((ready, has_rested))
     }
 
-    /// How long to sleep so as to be there at an instant.
-    fn time_until(&self, wake: u64, is_planned: bool) -> u64 {
+    /// How long to sleep so as to be there at an instant, if the last `spin` before it may be spent busy-waiting.
+    fn time_until(&self, wake: u64, spin: u64) -> u64 {
         if !self.unread.is_empty() {
             return 0;
         }
         let wait = wake.saturating_sub(self.now).min(LONGEST_WAIT);
         match wait {
             LONG_WAIT.. => wait - wait / 256,
-            _ if is_planned => wait.saturating_sub(self.spin),
-            _ => wait,
+            _ => wait.saturating_sub(spin),
+        }
+    }
+
+    /// Looks for sockets with news until there are some, or until an instant; once where there is something to read
+    /// already. Gives how many there are.
+    fn busy_wait(&mut self, wake: u64) -> Result<usize, LoadError> {
+        let begin = self.now;
+        loop {
+            let ready = self.poller.wait(Some(Duration::ZERO))?;
+            self.tick();
+            if ready > 0 || self.now >= wake || !self.unread.is_empty() {
+                if begin < wake && self.unread.is_empty() {
+                    self.tally.busy_waited(begin, self.now);
+                }
+                return Ok(ready);
+            }
         }
     }
 

@@ -53,6 +53,49 @@ fn assert_same(summary: &Summary, logged: &[String]) {
 }
 
 #[test]
+fn no_wake_up_is_delayed_unless_asked_for() {
+    let origin = Origin::of("almeida-a", 1);
+    let of = |more: &[&str]| {
+        let arguments = ["--workload", "almeida-a", "-n", "5000", "-c", "64"];
+        let arguments = [&arguments[..], &["--json"], more].concat();
+        load(&origin.url(), &arguments).ended_with(0)
+    };
+    let usual = of(&[]);
+    assert_eq!(usual.setup.wake_up_coalescing_ms, 0.0);
+    assert_eq!(usual.setup.defaults["wake-up coalescing"], "off");
+    for thread in &usual.generator.threads {
+        assert_eq!(
+            (thread.rested_share, thread.rest_latency_ratio),
+            (0.0, None)
+        );
+    }
+    let asked = of(&["--rest", "1ms"]);
+    assert_eq!(asked.setup.wake_up_coalescing_ms, 1.0);
+    assert!(!asked.setup.defaults.contains_key("wake-up coalescing"));
+}
+
+#[test]
+fn an_open_loop_says_what_it_spent_on_being_in_time() {
+    let origin = Origin::of("almeida-a", 1);
+    let of = |more: &[&str]| {
+        let arguments = ["--rate", "500", "-d", "500ms", "-c", "8", "--json"];
+        let arguments = [&arguments[..], more].concat();
+        let ended = load(&origin.url(), &arguments);
+        assert!(matches!(ended.code, Some(0 | 3)), "{}", ended.err);
+        ended.summary()
+    };
+    let usual = of(&[]);
+    let threads = &usual.generator.threads;
+    assert!(threads.iter().all(|t| t.wake_up_latency_ms.is_some()));
+    let waited: f64 = threads.iter().map(|t| t.busy_wait_s).sum();
+    assert!((usual.generator.busy_wait_s - waited).abs() < 1e-6);
+    assert!(usual.setup.defaults.contains_key("busy-wait"));
+    let never = of(&["--spin", "0s"]);
+    assert_eq!(never.generator.busy_wait_s, 0.0);
+    assert_eq!(never.generator.threads[0].wake_up_latency_ms, None);
+}
+
+#[test]
 fn our_origin_logged_what_was_counted() {
     let origin = Origin::of("almeida-a", 1);
     let summary = fetch(&origin.url());

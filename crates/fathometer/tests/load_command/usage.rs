@@ -62,6 +62,7 @@ fn arguments_that_nobody_can_follow_are_usage_errors() {
         (&["-n", "5", "-d", "5s"], &["--requests", "--duration"]),
         (&["--ue", "5", "-c", "5"], &["--ue", "--connections"]),
         (&["--ue", "5", "--rate", "5"], &["--ue", "--rate"]),
+        (&["--rest", "1ms", "--rate", "5"], &["--rest", "--rate"]),
         (&["--json", "--format", "csv"], &["--json", "--format"]),
         (
             &["--body", "x", "--workload", "today"],

@@ -8,6 +8,7 @@ use fathometer_sys::Interrupt;
 use serde_json::{Value, json};
 
 use super::super::trace::median;
+use super::latency::{self, Samples, without_correction};
 use super::server::{self, Server, Tuning};
 use super::{Judgement, ROUNDS, SECONDS};
 
@@ -27,6 +28,8 @@ pub(super) struct Place {
     pub(super) ours: PathBuf,
     /// The client that is made of quic-go; `None` where it cannot be built.
     pub(super) quic_go: Option<PathBuf>,
+    /// The bare loop in C; `None` where it cannot be built.
+    pub(super) bare: Option<PathBuf>,
     /// The processor of the clients.
     pub(super) processor: usize,
     /// Where everything lies.
@@ -45,6 +48,8 @@ pub(super) enum Client {
     },
     Wrk,
     Wrk2,
+    /// epoll, send and recv around one request, in C.
+    Bare,
     H2load {
         /// Requests under way on each connection.
         pipeline: u32,
@@ -70,8 +75,8 @@ pub(super) struct Cost {
     pub(super) seconds: f64,
     /// Exchanges, as the client says; 0 when it is not asked.
     pub(super) exchanges: u64,
-    /// The median latency in seconds, as the client says; `None` when it does not.
-    pub(super) median: Option<f64>,
+    /// The latency in seconds at [`latency::QUANTILES`], as the client says; `None` when it does not or was not asked.
+    pub(super) latency: Option<[f64; 4]>,
 }
 
 impl Client {
@@ -81,6 +86,7 @@ impl Client {
             Client::Ours { pipeline } => format!("fathometer load, pipelined x{pipeline}"),
             Client::Wrk => "wrk".to_owned(),
             Client::Wrk2 => "wrk2".to_owned(),
+            Client::Bare => "bare loop of epoll, send, recv in C".to_owned(),
             Client::H2load { pipeline: 1 } => "h2load --h1".to_owned(),
             Client::H2load { pipeline } => format!("h2load --h1 -m{pipeline}"),
             Client::Ab => "ab -k".to_owned(),
@@ -99,7 +105,27 @@ impl Client {
         url: &str,
         seconds: u32,
     ) -> Result<Option<Cost>, String> {
-        let Some(words) = self.words(place, url, seconds) else {
+        self.start(place, url, seconds, false)
+    }
+
+    /// The same, and asks it for the latencies that it has seen, which may cost it something.
+    pub(super) fn run_timed(
+        self,
+        place: &Place,
+        url: &str,
+        seconds: u32,
+    ) -> Result<Option<Cost>, String> {
+        self.start(place, url, seconds, true)
+    }
+
+    fn start(
+        self,
+        place: &Place,
+        url: &str,
+        seconds: u32,
+        is_timed: bool,
+    ) -> Result<Option<Cost>, String> {
+        let Some(words) = self.words(place, url, seconds, is_timed) else {
             return Ok(None);
         };
         let log = place.folder.join("requests.log");
@@ -138,17 +164,21 @@ impl Client {
             cpu: user + system,
             seconds: wall,
             exchanges: self.exchanges(&text).unwrap_or(0),
-            median: self.median(&text, &log),
+            latency: match is_timed {
+                true => self.latency(&text, &log),
+                false => None,
+            },
         }))
     }
 
     /// Its command line; `None` when it is not installed.
-    fn words(self, place: &Place, url: &str, seconds: u32) -> Option<Vec<String>> {
+    fn words(self, place: &Place, url: &str, seconds: u32, is_timed: bool) -> Option<Vec<String>> {
         let program = match self {
             Client::Ours { .. } | Client::OursHttp2 | Client::OursHttp3 => {
                 place.ours.display().to_string()
             }
             Client::QuicGo => place.quic_go.as_ref()?.display().to_string(),
+            Client::Bare => place.bare.as_ref()?.display().to_string(),
             Client::Wrk => installed("wrk")?,
             Client::Wrk2 => installed("wrk2")?,
             Client::H2load { .. } | Client::H2loadHttp2 => installed("h2load")?,
@@ -166,12 +196,23 @@ impl Client {
                     "load {url} -c {CONNECTIONS} -d {seconds}s --threads 1 --policy {policy} --json"
                 )
             }
-            Client::Wrk => format!("-t1 -c{CONNECTIONS} -d{seconds}s --latency {url}"),
+            Client::Wrk => {
+                let script = match is_timed {
+                    true => format!("-s {} ", write_script(&place.folder).ok()?),
+                    false => String::new(),
+                };
+                format!("-t1 -c{CONNECTIONS} -d{seconds}s --latency {script}{url}")
+            }
+            Client::Bare => {
+                let (address, target) = url.strip_prefix("http://")?.split_once('/')?;
+                let (address, port) = address.rsplit_once(':')?;
+                format!("{CONNECTIONS} {seconds} {address} {port} /{target}")
+            }
             // A rate that it cannot reach: as many as it can.
             Client::Wrk2 => format!("-t1 -c{CONNECTIONS} -d{seconds}s -R 1000000 {url}"),
             Client::H2load { pipeline } => {
                 // Its own figures have no median; its log has every request.
-                let log = match url.contains("/slow/") {
+                let log = match is_timed {
                     true => format!("--log-file={log} "),
                     false => String::new(),
                 };
@@ -211,7 +252,7 @@ impl Client {
                 let line = text.lines().find(|line| line.contains(" requests in "))?;
                 line.split_whitespace().next()?.parse().ok()
             }
-            Client::QuicGo => text.trim().parse().ok(),
+            Client::QuicGo | Client::Bare => text.trim().parse().ok(),
             Client::H2loadHttp2 => {
                 // requests: 10 total, 10 started, 10 done, 10 succeeded, …
                 let line = text.lines().find(|line| line.starts_with("requests: "))?;
@@ -224,29 +265,50 @@ impl Client {
         }
     }
 
-    /// The median latency in seconds that it tells.
-    fn median(self, text: &str, log: &Path) -> Option<f64> {
-        match self {
+    /// The latency in seconds that it tells, at [`latency::QUANTILES`].
+    fn latency(self, text: &str, log: &Path) -> Option<[f64; 4]> {
+        let micros = match self {
             Client::Ours { .. } => {
                 let json = json_of(text)?;
-                let median = json["measured"]["phases"]["uncorrected"]["p50_ms"].as_f64();
-                median.map(|millis| millis / 1e3)
+                let phase = &json["measured"]["phases"]["uncorrected"];
+                let at = |name: &str| phase[name].as_f64().map(|millis| millis / 1e3);
+                return Some([at("p50_ms")?, at("p90_ms")?, at("p99_ms")?, at("p99_9_ms")?]);
             }
             Client::Wrk => {
-                let line = text.lines().map(str::trim).find(|l| l.starts_with("50%"))?;
-                seconds_of(line.split_whitespace().nth(1)?)
+                let mut samples = Samples::new();
+                let mut expected = None;
+                for line in text.lines() {
+                    let words: Vec<&str> = line.split_whitespace().collect();
+                    match words[..] {
+                        ["sample", value, count] => {
+                            samples.insert(value.parse().ok()?, count.parse().ok()?);
+                        }
+                        // Microseconds and requests: wrk expects the mean time between a connection's exchanges.
+                        ["expected", time, requests] => {
+                            let time: u64 = time.parse().ok()?;
+                            let requests: u64 = requests.parse().ok()?;
+                            expected = time.checked_div(requests / u64::from(CONNECTIONS));
+                        }
+                        _ => {}
+                    }
+                }
+                without_correction(&samples, expected?)
             }
             Client::H2load { .. } => {
                 // Start, status and microseconds of each request.
                 let log = fs::read_to_string(log).ok()?;
-                let times: Vec<f64> = log
+                let times = log
                     .lines()
-                    .filter_map(|line| line.split_whitespace().nth(2)?.parse().ok())
-                    .collect();
-                (!times.is_empty()).then(|| median(times) / 1e6)
+                    .filter_map(|line| line.split_whitespace().nth(2)?.parse().ok());
+                let mut samples = Samples::new();
+                for time in times {
+                    *samples.entry(time).or_default() += 1;
+                }
+                samples
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        latency::quantiles(&micros).map(|told| told.map(|micros| micros / 1e6))
     }
 }
 
@@ -263,8 +325,8 @@ pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<Judgeme
     let mut medians = vec![Vec::new(); clients.len()];
     for _ in 0..ROUNDS {
         for (client, medians) in clients.iter().zip(&mut medians) {
-            if let Some(cost) = client.run(place, &url, SECONDS)? {
-                medians.extend(cost.median);
+            if let Some(cost) = client.run_timed(place, &url, SECONDS)? {
+                medians.extend(cost.latency.map(|told| told[0]));
             }
         }
     }
@@ -319,17 +381,30 @@ fn json_of(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// wrk's times: `1.05ms`, `640.00us`, `1.20s`.
-fn seconds_of(text: &str) -> Option<f64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let size = match &text[digits.len()..] {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        _ => return None,
-    };
-    Some(digits.parse::<f64>().ok()? * size)
+/// Has wrk print all latencies that it holds, and what it takes to undo what it has added to them. Gives the script.
+fn write_script(folder: &Path) -> std::io::Result<String> {
+    let file = folder.join("latencies.lua");
+    let script = "done = function(summary, latency, requests)\n\
+                  io.write(string.format(\"expected %d %d\\n\", summary.duration, summary.requests))\n\
+                  for i = 1, #latency do\n\
+                  local value, count = latency(i)\n\
+                  io.write(string.format(\"sample %d %d\\n\", value, count))\n\
+                  end\nend\n";
+    fs::write(&file, script)?;
+    Ok(file.display().to_string())
+}
+
+/// Builds the bare loop in `folder`; `None` without a C compiler.
+pub(super) fn build_bare_loop(root: &Path, folder: &Path) -> Option<PathBuf> {
+    let program = folder.join("bare-loop");
+    let built = Command::new(installed("cc")?)
+        .args(["-O2", "-o"])
+        .arg(&program)
+        .arg(root.join("xtask/src/bench/load/bare_loop.c"))
+        .status();
+    built
+        .is_ok_and(|status| status.success())
+        .then_some(program)
 }
 
 #[cfg(test)]
@@ -339,12 +414,13 @@ mod tests {
     #[test]
     fn what_wrk_says_is_read() {
         let text = "  Latency Distribution\n     50%    1.05ms\n     75%    1.20ms\n\
-                    \x20 43210 requests in 3.00s, 51.2MB read\n";
+                    \x20 43210 requests in 3.00s, 51.2MB read\nexpected 64000 6400\n\
+                    sample 600 60\nsample 800 2\nsample 1440 2\n";
         assert_eq!(Client::Wrk.exchanges(text), Some(43_210));
-        let median = Client::Wrk.median(text, Path::new("/none")).unwrap();
-        assert!((median - 1.05e-3).abs() < 1e-12);
-        assert_eq!(seconds_of("1.50s"), Some(1.5));
-        assert_eq!(seconds_of("fast"), None);
+        // One exchange of a connection each 640 µs: 1440 µs have added 800 µs.
+        let told = Client::Wrk.latency(text, Path::new("/none")).unwrap();
+        assert_eq!(told, [600e-6, 600e-6, 1440e-6, 1440e-6]);
+        assert_eq!(Client::Wrk.latency("sample 1 1", Path::new("/none")), None);
     }
 
     #[test]
@@ -359,25 +435,29 @@ mod tests {
     fn what_quic_go_says_is_read() {
         assert_eq!(Client::QuicGo.exchanges("4321\n"), Some(4321));
         assert_eq!(Client::QuicGo.exchanges("panic"), None);
+        assert_eq!(Client::Bare.exchanges("4321\n"), Some(4321));
     }
 
     #[test]
     fn what_we_say_is_read() {
         let text = "{\"warm_up\": {\"counts\": {\"completed\": 5}}, \"drain\": null, \"measured\": \
-                    {\"counts\": {\"completed\": 70}, \"phases\": {\"uncorrected\": {\"p50_ms\": 2.5}}}}";
+                    {\"counts\": {\"completed\": 70}, \"phases\": {\"uncorrected\": \
+                    {\"p50_ms\": 2.5, \"p90_ms\": 3, \"p99_ms\": 4, \"p99_9_ms\": 5}}}}";
         let ours = Client::Ours { pipeline: 1 };
         assert_eq!(ours.exchanges(text), Some(75));
-        assert_eq!(ours.median(text, Path::new("/none")), Some(2.5e-3));
+        let told = ours.latency(text, Path::new("/none"));
+        assert_eq!(told, Some([2.5e-3, 3e-3, 4e-3, 5e-3]));
         assert_eq!(ours.exchanges("usage"), None);
     }
 
     #[test]
-    fn the_median_of_h2load_is_that_of_its_log() {
+    fn the_percentiles_of_h2load_are_those_of_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         fs::write(&log, "1700\t200\t900\n1701\t200\t1100\n1702\t200\t1000\n").unwrap();
         let client = Client::H2load { pipeline: 1 };
-        assert_eq!(client.median("", &log), Some(1e-3));
-        assert_eq!(client.median("", Path::new("/none")), None);
+        let told = client.latency("", &log).unwrap();
+        assert_eq!(told, [1e-3, 1.1e-3, 1.1e-3, 1.1e-3]);
+        assert_eq!(client.latency("", Path::new("/none")), None);
     }
 }

@@ -261,6 +261,11 @@ impl Server {
         .map(Some)
     }
 
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The address of a file.
     pub(super) fn url(&self, file: &str) -> String {
         format!("{}://{}/{file}", self.scheme, self.address)

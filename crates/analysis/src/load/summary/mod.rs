@@ -83,6 +83,8 @@ pub struct SetupSummary {
     pub exchanges: Option<u64>,
     /// How long an exchange might take.
     pub timeout_s: f64,
+    /// Longest time that a wake-up of the generator was delayed so that several responses were read at once; 0 is off.
+    pub wake_up_coalescing_ms: f64,
     /// Where everything random came from.
     pub seed: u64,
     /// Settings nobody asked for, with the values they had.
@@ -336,6 +338,8 @@ pub struct GeneratorSummary {
     pub cpu_system_s: f64,
     /// Both, for an exchange that ended.
     pub cpu_per_exchange_us: Option<f64>,
+    /// The part of the processor time that was spent busy-waiting before planned instants (`--spin`), all threads.
+    pub busy_wait_s: f64,
     /// Share of the window that the busiest thread was not waiting, 0 to 1.
     pub busiest_thread_share: Option<f64>,
     /// Longest time that anything could have waited for a thread.
@@ -362,11 +366,15 @@ pub struct ThreadSummary {
     pub busy_share: f64,
     /// Longest time between two waits.
     pub longest_turn_ms: f64,
-    /// Share of the window in which it rested, so that responses came together, 0 to 1.
+    /// Share of the window in which it delayed wake-ups so that responses came together, 0 to 1.
     pub rested_share: f64,
-    /// The mean latency with rests in units of that without, as the thread itself tried it; null where
-    /// there was nothing to try.
+    /// The mean latency with delayed wake-ups in units of that without, as the thread compared it; null where
+    /// nothing was compared.
     pub rest_latency_ratio: Option<f64>,
+    /// Time that it busy-waited before planned instants.
+    pub busy_wait_s: f64,
+    /// Median time by which a sleep lasted longer than asked for; null where nothing was planned for an instant.
+    pub wake_up_latency_ms: Option<f64>,
 }
 
 /// A stretch of the course.

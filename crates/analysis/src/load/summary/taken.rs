@@ -114,6 +114,7 @@ fn setup(result: &LoadResult) -> SetupSummary {
         duration_s: setup.duration.map(|time| time.as_secs_f64()),
         exchanges: setup.exchanges,
         timeout_s: setup.timeout.as_secs_f64(),
+        wake_up_coalescing_ms: millis(setup.wake_up_coalescing),
         seed: setup.seed.0,
         defaults: setup.defaults.iter().cloned().collect(),
         command: setup.command.clone(),
@@ -231,6 +232,7 @@ fn generator(result: &LoadResult) -> GeneratorSummary {
         cpu_system_s: generator.cpu_system.as_secs_f64(),
         cpu_per_exchange_us: rates::cpu_per_exchange(result)
             .map(|(user, system)| (user + system).as_secs_f64() * 1e6),
+        busy_wait_s: generator.busy_waited().as_secs_f64(),
         busiest_thread_share: busy.max_by(f64::total_cmp),
         longest_turn_ms: turns.max().map(millis),
         threads: generator
@@ -241,6 +243,8 @@ fn generator(result: &LoadResult) -> GeneratorSummary {
                 longest_turn_ms: millis(worker.longest_turn),
                 rested_share: worker.rested,
                 rest_latency_ratio: worker.rest_latency_ratio,
+                busy_wait_s: worker.busy_waited.as_secs_f64(),
+                wake_up_latency_ms: worker.wake_up_latency.map(millis),
             })
             .collect(),
         peak_memory_bytes: generator.peak_memory.0,

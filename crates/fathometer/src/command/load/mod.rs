@@ -24,7 +24,7 @@ use self::probes::{Probes, Target};
 use self::security::SecurityArguments;
 use super::Failure;
 use super::arguments::{some_time, time};
-use crate::load::{self, LONGEST_REST, Limit, Live, Options, Phase, Users, Windows};
+use crate::load::{self, Limit, Live, Options, Phase, Users, Windows};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use crate::quic::UdpOffload;
 use crate::study::run::machine_facts;
@@ -33,6 +33,8 @@ use crate::url::{self, Url};
 /// Users of a closed loop, and connections of an open one, when nobody says how many.
 const USERS: u32 = 50;
 const TIME: Duration = Duration::from_secs(10);
+/// The longest busy-wait before a planned instant.
+const SPIN: Duration = Duration::from_micros(50);
 /// The largest window of HTTP/2.
 const MOST_WINDOW: i64 = (1 << 31) - 1;
 
@@ -129,13 +131,14 @@ pub struct LoadArguments {
     /// Keep each thread on a processor of its own
     #[arg(long)]
     pin: bool,
-    /// Wait awake so long before each planned instant of an open loop
+    /// Longest busy-wait before a planned instant. The generator busy-waits no longer than it takes to wake up, as
+    /// measured, and not at all while threads of this machine wait for a processor; 0s: never
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
-    /// Let a closed loop that is faster than its server rest for so long at most, and for no more than half
-    /// of the mean latency, so that responses come together, while the mean latency grows by no more than 4 %;
-    /// 0s: be woken by each
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1ms")]
+    /// Longest time to delay a wake-up of a closed loop so that several responses are read at once (wake-up
+    /// coalescing). It changes what is measured: percentiles move, and the mean latency may grow by up to
+    /// 4 %. 0s: off
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "rate")]
     rest: Duration,
     /// Close each connection after so many requests
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
@@ -432,14 +435,18 @@ fn describe(
     if let Users::Closed { users, .. } = &planned.users {
         let asked = arguments.connections.or(arguments.ue).is_some();
         tell(asked, "users", users.to_string());
-        let is_asked = arguments.rest != LONGEST_REST;
-        let most = format!("{LONGEST_REST:?} at most, none where latencies grow");
-        tell(is_asked, "rests", most);
+        let is_on = !arguments.rest.is_zero();
+        tell(is_on, "wake-up coalescing", "off".to_owned());
     } else if let Users::Open { connections, .. } = &planned.users {
         tell(
             arguments.connections.is_some(),
             "connections",
             connections.to_string(),
+        );
+        tell(
+            arguments.spin != SPIN,
+            "busy-wait",
+            format!("{SPIN:?} at most, no longer than a wake-up takes"),
         );
         tell(
             arguments.arrivals.is_some(),

@@ -64,6 +64,8 @@ pub(super) struct Levels<'a> {
     requests: Option<u32>,
     /// What HTTP/3 uses on both sides.
     udp_offload: UdpOffload,
+    /// Wake-up coalescing of the clients; zero is off.
+    rest: Duration,
 }
 
 impl<'a> Levels<'a> {
@@ -117,6 +119,7 @@ impl<'a> Levels<'a> {
             is_quic: parsed::<Policy>(cell, "policy")?.protocol == Protocol::Http3,
             requests: number(cell, "requests", "none")?,
             udp_offload: udp_offload(cell)?,
+            rest: rest(cell)?,
             warm: match cell.level("cache") {
                 "" => true,
                 _ => one_of(cell, "cache", &[("warm", true), ("cold", false)])?,
@@ -214,6 +217,7 @@ impl<'a> Levels<'a> {
             },
             policy: parsed(setup.cell, "policy")?,
             udp_offload: self.udp_offload,
+            rest: self.rest,
             max_requests: self.requests,
             fields: study
                 .client
@@ -256,6 +260,21 @@ fn udp_offload(cell: &Cell) -> Result<UdpOffload, ReplicateError> {
     match cell.level("udp_offload") {
         "" => Ok(UdpOffload::default()),
         _ => one_of(cell, "udp_offload", &known),
+    }
+}
+
+/// The level of the factor `rest_ms`, wake-up coalescing: `off`, or its longest delay in milliseconds. Off where the
+/// study has no such factor, as it changes what is measured.
+fn rest(cell: &Cell) -> Result<Duration, ReplicateError> {
+    let Some(milliseconds) = number::<f64>(cell, "rest_ms", "off")? else {
+        return Ok(Duration::ZERO);
+    };
+    match Duration::try_from_secs_f64(milliseconds / 1e3) {
+        Ok(longest) if !longest.is_zero() => Ok(longest),
+        _ => {
+            let known = "it can be off, or the longest delay in milliseconds as in 1";
+            Err(unknown("rest_ms", cell.level("rest_ms"), known))
+        }
     }
 }
 
@@ -376,6 +395,19 @@ mod tests {
         );
         assert!(number::<u32>(&cell("initcwnd", "many"), "initcwnd", "default").is_err());
         assert_eq!(udp_offload(&other).unwrap(), UdpOffload::On);
+    }
+
+    #[test]
+    fn wake_ups_are_delayed_only_where_a_study_has_the_factor() {
+        assert_eq!(rest(&cell("cpu", "100")).unwrap(), Duration::ZERO);
+        assert_eq!(rest(&cell("rest_ms", "off")).unwrap(), Duration::ZERO);
+        let level = rest(&cell("rest_ms", "0.5")).unwrap();
+        assert_eq!(level, Duration::from_micros(500));
+        for wrong in ["0", "-1", "NaN", "inf", "1e300"] {
+            let error = rest(&cell("rest_ms", wrong)).unwrap_err().to_string();
+            assert!(error.contains("off, or the longest"), "{error}");
+        }
+        assert!(rest(&cell("rest_ms", "on")).is_err());
     }
 
     #[test]

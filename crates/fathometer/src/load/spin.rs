@@ -1,0 +1,239 @@
+//! How long a loop may busy-wait before a planned instant.
+//!
+//! A thread that sleeps until an instant runs again a wake-up latency later: 2 µs on bare metal, 15 µs on a virtual
+//! machine whose processor the hypervisor has to start. So a loop sleeps until its median wake-up latency before the
+//! instant, and busy-waits for what is then left. It never busy-waits for longer than that latency: a
+//! sleep costs about as much processor time as it, so a longer busy-wait would be the dearer way. The latency is
+//! measured before the test, and followed through it ([`WakeUps`]).
+//!
+//! A loop that busy-waits occupies a processor that a server on the same machine may need. Whether one does is not for
+//! the loop to guess, so [`Spare`] looks at what the kernel says of all threads of the machine, every [`PERIOD`]: where
+//! threads have waited for a processor, no loop busy-waits for a second, and for twice as long each time that
+//! it happens again. Nobody busy-waits before the first reading, nor where there are as many loops as processors.
+//! Where the kernel keeps no such account, the threads that are runnable are compared with the processors.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use fathometer_sys::Clock;
+use fathometer_sys::machine::Contention;
+use fathometer_sys::poller::Poller;
+
+use super::LoadError;
+
+/// Sleeps by which the wake-up latency is measured before a test, and how long each is.
+const SLEEPS: usize = 32;
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// The estimate moves by one part in so many of itself, and by so many nanoseconds at least.
+const STEP: (u64, u64) = (32, 50);
+
+/// How often contention is read.
+pub(super) const PERIOD: Duration = Duration::from_millis(50);
+
+/// The share of a period in which some thread waited for a processor, above which processors are short.
+const SHORT: f64 = 0.05;
+
+/// How long nobody busy-waits once processors were short: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
+
+/// The wake-up latency of a thread: its median, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WakeUps {
+    median: u64,
+}
+
+impl WakeUps {
+    /// Measures it by some short sleeps of the calling thread, which take 2 ms or so.
+    pub(super) fn measure(clock: Clock) -> Result<WakeUps, LoadError> {
+        let mut poller = Poller::new(1)?;
+        let mut latencies = Vec::with_capacity(SLEEPS);
+        for _ in 0..SLEEPS {
+            let before = clock.now();
+            poller.wait(Some(SLEEP))?;
+            let latency = clock.now().since(before).saturating_sub(SLEEP);
+            latencies.push(latency.as_nanos() as u64);
+        }
+        Ok(WakeUps::of(latencies))
+    }
+
+    fn of(mut latencies: Vec<u64>) -> WakeUps {
+        latencies.sort_unstable();
+        let middle = latencies.get(latencies.len() / 2);
+        WakeUps {
+            median: middle.copied().unwrap_or(0),
+        }
+    }
+
+    /// A sleep lasted for so many nanoseconds longer than it should. The estimate goes a step towards that, so
+    /// that as many of the last ones lie above it as below, however far single ones lie.
+    pub(super) fn took(&mut self, latency: u64) {
+        let step = (self.median / STEP.0).max(STEP.1);
+        self.median = match latency > self.median {
+            true => self.median + step.min(latency - self.median),
+            false => self.median - step.min(self.median - latency),
+        };
+    }
+
+    pub(super) fn median(&self) -> Duration {
+        Duration::from_nanos(self.median)
+    }
+
+    /// How long before a planned instant to stop sleeping, in nanoseconds; `longest` is what the options allow.
+    pub(super) fn spin(&self, longest: u64, has_spare: bool) -> u64 {
+        match has_spare {
+            true => self.median.min(longest),
+            false => 0,
+        }
+    }
+}
+
+/// Whether the machine has a processor to spare for busy-waiting.
+#[derive(Debug)]
+pub(super) struct Spare {
+    processors: usize,
+    loops: usize,
+    /// The last reading, and its instant.
+    last: Option<(Instant, Contention)>,
+    /// Nobody busy-waits before this.
+    until: Instant,
+    pause: Duration,
+}
+
+impl Spare {
+    pub(super) fn new(processors: usize, loops: usize) -> Spare {
+        Spare {
+            processors,
+            loops,
+            last: None,
+            until: Instant::ZERO,
+            pause: PAUSE.0,
+        }
+    }
+
+    /// Whether it is time for another reading.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.last.is_none_or(|(at, _)| now.since(at) >= PERIOD)
+    }
+
+    /// Takes a reading; gives whether loops may busy-wait until the next.
+    pub(super) fn read(&mut self, now: Instant, reading: Option<Contention>) -> bool {
+        let before = self.last;
+        self.last = reading.map(|reading| (now, reading));
+        let is_short = match (before, reading) {
+            (_, None) => return false,
+            (Some((at, Contention::Waited(then))), Some(Contention::Waited(waited))) => {
+                let period = now.since(at).as_secs_f64();
+                waited.saturating_sub(then).as_secs_f64() > SHORT * period
+            }
+            (_, Some(Contention::Runnable(threads))) => threads as usize > self.processors,
+            // Of one reading of a sum nothing follows.
+            (_, Some(Contention::Waited(_))) => return false,
+        };
+        if is_short {
+            self.pause = match self.until {
+                Instant::ZERO => PAUSE.0,
+                until if now >= until + self.pause => PAUSE.0,
+                // It happened again as soon as it was tried again.
+                until if now >= until => (self.pause * 2).min(PAUSE.1),
+                _ => self.pause,
+            };
+            self.until = now + self.pause;
+        }
+        now >= self.until && self.loops < self.processors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    fn waited(millis: u64) -> Option<Contention> {
+        Some(Contention::Waited(Duration::from_millis(millis)))
+    }
+
+    #[test]
+    fn a_loop_busy_waits_for_the_median_wake_up_latency_and_not_longer() {
+        let mut latencies = vec![14_000; 31];
+        latencies.push(4_000_000);
+        let wake_ups = WakeUps::of(latencies);
+        assert_eq!(wake_ups.spin(50_000, true), 14_000);
+        assert_eq!(wake_ups.spin(5_000, true), 5_000);
+        assert_eq!(wake_ups.spin(50_000, false), 0);
+        assert_eq!(wake_ups.spin(0, true), 0);
+        assert_eq!(WakeUps::of(Vec::new()).median(), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_estimate_follows_the_median_and_no_single_sleep() {
+        let mut wake_ups = WakeUps::of(vec![40_000]);
+        // Three of four sleeps end within 4 µs, each fourth a millisecond late.
+        for number in 0..2000 {
+            wake_ups.took(match number % 4 {
+                0 => 1_000_000,
+                odd => 2_000 + odd * 500,
+            });
+        }
+        let median = wake_ups.median().as_nanos();
+        assert!((2_400..4_000).contains(&median), "{median}");
+        // The machine slows down.
+        for _ in 0..2000 {
+            wake_ups.took(30_000);
+        }
+        assert_eq!(wake_ups.median(), Duration::from_micros(30));
+        for _ in 0..2000 {
+            wake_ups.took(0);
+        }
+        assert_eq!(wake_ups.median(), Duration::ZERO);
+    }
+
+    #[test]
+    fn nobody_busy_waits_before_the_machine_was_seen_to_have_a_processor_to_spare() {
+        let mut spare = Spare::new(2, 1);
+        assert!(spare.is_due(millis(10)));
+        assert!(!spare.read(millis(10), waited(5_000)));
+        assert!(!spare.is_due(millis(50)));
+        assert!(spare.is_due(millis(60)));
+        assert!(spare.read(millis(60), waited(5_001)));
+        // Nor where the kernel says nothing, or where the loops fill the machine.
+        assert!(!Spare::new(2, 1).read(millis(10), None));
+        let mut full = Spare::new(2, 2);
+        full.read(millis(10), waited(0));
+        assert!(!full.read(millis(60), waited(0)));
+    }
+
+    #[test]
+    fn where_threads_wait_for_a_processor_nobody_busy_waits_for_a_time_that_doubles() {
+        let mut spare = Spare::new(2, 1);
+        let mut total = 0;
+        // A server that needs both processors as soon as a loop busy-waits: it waits for a quarter of that time.
+        let mut spinning = 0;
+        let mut may = false;
+        for step in 0..2400 {
+            if may {
+                total += 12;
+                spinning += 1;
+            }
+            may = spare.read(millis(50 * step), waited(total));
+        }
+        // Two minutes: after 1, 2, 4, 8, 16, 16 … seconds it is tried again for one period.
+        assert!((7..=12).contains(&spinning), "{spinning}");
+        // The server has gone: busy-waiting begins again and stays.
+        let begin = 50 * 2400;
+        let free = (0..2000).filter(|step| spare.read(millis(begin + 50 * step), waited(total)));
+        assert!(free.count() > 2000 - 16 * 20 - 2);
+    }
+
+    #[test]
+    fn without_pressure_the_threads_that_are_runnable_are_compared_with_the_processors() {
+        let mut spare = Spare::new(2, 1);
+        assert!(spare.read(millis(0), Some(Contention::Runnable(2))));
+        assert!(!spare.read(millis(50), Some(Contention::Runnable(3))));
+        assert!(!spare.read(millis(900), Some(Contention::Runnable(1))));
+        assert!(spare.read(millis(1100), Some(Contention::Runnable(1))));
+    }
+}

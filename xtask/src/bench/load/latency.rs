@@ -1,0 +1,508 @@
+//! Whether the latencies that clients report of a saturated server agree: with one another, and with the
+//! server's own clock.
+//!
+//! All clients mean the same thing by a latency here: from just before the call that sends a request to the end of
+//! its response. What differs is told and undone:
+//! - wrk adds samples that it did not measure. For each latency of more than twice the mean time between a
+//!   connection's exchanges it counts the latencies that requests would have had that it did not send. Those are
+//!   computed from the latency alone, and so can be taken out again exactly ([`without_correction`]). wrk's figures here are of
+//!   what it measured.
+//! - h2load prints no percentiles; they are taken from its log of all requests.
+//! - A server that tells how long a request took (nginx's `$request_time`) counts from reading it, in milliseconds. A
+//!   saturated server reads a request long after it came. So the server's own clock is the kernel's on
+//!   the server's interface: a capture says when each request arrived there and when the last packet of its response
+//!   left.
+//!
+//! Clients take turns in rounds without the capture, and each percentile of ours is compared with the peer's of the
+//! same round. Beside the capture each client is compared with what the capture says of the same run, so nothing
+//! that differs between two runs counts. Judged is the median over rounds, by its 95 % interval from order statistics:
+//! met where all of it lies within the bar, missed where none of it does. In between there are more rounds, and after
+//! the last it is undecided, which is not met.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use super::super::trace::median;
+use super::client::{self, Client, Place, installed};
+use super::server::{Server, Tuning};
+use super::{FILE, Judgement, SECONDS};
+
+/// What is compared.
+pub(super) const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+const NAMES: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
+/// How far percentiles may lie apart.
+const AGREEMENT: f64 = 0.03;
+/// Rounds at least, and at most where an interval decides nothing.
+const ROUNDS: (usize, usize) = (9, 25);
+/// Seconds that a capture lasts: the run of a client, and the time to start it.
+const CAPTURED: u32 = SECONDS + 2;
+/// Octets kept of each packet: the heads.
+const KEPT: &str = "96";
+const CLIENTS: [Client; 3] = [
+    Client::Ours { pipeline: 1 },
+    Client::Wrk,
+    Client::H2load { pipeline: 1 },
+];
+
+/// Latencies in some unit, and how many there are of each.
+pub(super) type Samples = BTreeMap<u64, u64>;
+
+/// The percentiles, each the smallest sample that so many are not above.
+pub(super) fn quantiles(samples: &Samples) -> Option<[f64; 4]> {
+    let all: u64 = samples.values().sum();
+    (all > 0).then(|| {
+        QUANTILES.map(|quantile| {
+            let wanted = ((quantile * all as f64).ceil() as u64).max(1);
+            let mut below = 0;
+            let at = samples.iter().find(|(_, count)| {
+                below += **count;
+                below >= wanted
+            });
+            at.map_or(0.0, |(&value, _)| value as f64)
+        })
+    })
+}
+
+/// Takes out what wrk has added to its histogram of microseconds: for each latency it counts all that are smaller by
+/// whole multiples of `expected`, down to `expected`.
+pub(super) fn without_correction(corrected: &Samples, expected: u64) -> Samples {
+    let mut measured = corrected.clone();
+    if expected == 0 {
+        return measured;
+    }
+    // What the largest latencies have added lies below them, so that from above each is what was measured.
+    let largest: Vec<u64> = measured
+        .keys()
+        .rev()
+        .copied()
+        .take_while(|&value| value >= 2 * expected)
+        .collect();
+    for value in largest {
+        let count = measured.get(&value).copied().unwrap_or(0);
+        let mut added = value - expected;
+        while count > 0 && added > expected {
+            if let Some(samples) = measured.get_mut(&added) {
+                *samples = samples.saturating_sub(count);
+            }
+            added -= expected;
+        }
+    }
+    measured.retain(|_, count| *count > 0);
+    measured
+}
+
+/// Ratios of one figure to another, less 1, a round each.
+#[derive(Default)]
+struct Ratios(Vec<f64>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Met,
+    Missed,
+    Undecided,
+}
+
+impl Ratios {
+    /// The interval of their median: the ranks between which it lies 95 times of 100, whatever they are
+    /// distributed like.
+    fn interval(&self) -> Option<(f64, f64)> {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        // The probability that at most so many of n fair coins show heads.
+        let (mut term, mut below, mut rank) = (0.5_f64.powi(n as i32), 0.0, 0);
+        while rank < n / 2 && below + term <= 0.025 {
+            below += term;
+            term *= (n - rank) as f64 / (rank + 1) as f64;
+            rank += 1;
+        }
+        let least = rank.checked_sub(1)?;
+        Some((sorted[least], sorted[n - 1 - least]))
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.interval() {
+            Some((low, high)) if low >= -AGREEMENT && high <= AGREEMENT => Verdict::Met,
+            Some((low, high)) if low > AGREEMENT || high < -AGREEMENT => Verdict::Missed,
+            _ => Verdict::Undecided,
+        }
+    }
+}
+
+/// One comparison: what with what, and the ratios of each percentile.
+struct Comparison {
+    name: String,
+    /// Whether it is a bar, or is told beside one.
+    is_judged: bool,
+    ratios: [Ratios; 4],
+}
+
+impl Comparison {
+    fn new(name: String, is_judged: bool) -> Comparison {
+        Comparison {
+            name,
+            is_judged,
+            ratios: Default::default(),
+        }
+    }
+
+    fn add(&mut self, ours: [f64; 4], peer: [f64; 4]) {
+        for ((ratios, ours), peer) in self.ratios.iter_mut().zip(ours).zip(peer) {
+            ratios.0.push(ours / peer - 1.0);
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        !self.ratios[0].0.is_empty()
+    }
+
+    fn is_decided(&self) -> bool {
+        let decided = |ratios: &Ratios| ratios.verdict() != Verdict::Undecided;
+        !self.is_judged || !self.is_there() || self.ratios.iter().all(decided)
+    }
+}
+
+/// Measures, prints and judges.
+pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, String> {
+    let (is_held_back_met, held_back) = client::compare_latency(place, processor)?;
+    let nginx = Server::nginx(&place.folder, processor, Tuning::Fast)?;
+    let url = nginx.url(FILE);
+    let mut alone: Vec<Comparison> = CLIENTS[1..]
+        .iter()
+        .map(|peer| Comparison::new(format!("of {}", peer.name()), true))
+        .collect();
+    let mut captured: Vec<Comparison> = CLIENTS
+        .iter()
+        .enumerate()
+        .map(|(place, client)| {
+            let name = format!("{}, of the server's clock", client.name());
+            Comparison::new(name, place == 0)
+        })
+        .collect();
+    let mut lost = 0;
+    for round in 0..ROUNDS.1 {
+        let is_decided = alone.iter().chain(&captured).all(Comparison::is_decided);
+        if round >= ROUNDS.0 && is_decided {
+            break;
+        }
+        let mut told = Vec::new();
+        for client in CLIENTS {
+            let cost = client.run_timed(place, &url, SECONDS)?;
+            told.push(cost.and_then(|cost| cost.latency));
+        }
+        let ours = told[0].ok_or("fathometer load reports no percentiles")?;
+        for (comparison, peer) in alone.iter_mut().zip(&told[1..]) {
+            if let Some(peer) = peer {
+                comparison.add(ours, *peer);
+            }
+        }
+        for (client, comparison) in CLIENTS.into_iter().zip(&mut captured) {
+            let Some(capture) = Capture::start(&place.folder, nginx.address())? else {
+                continue;
+            };
+            let cost = client.run_timed(place, &url, SECONDS)?;
+            let of_client = cost.and_then(|cost| cost.latency);
+            match (of_client, capture.finish()?.as_ref().and_then(quantiles)) {
+                (Some(of_client), Some(of_wire)) => {
+                    comparison.add(of_client, of_wire.map(|nanos| nanos / 1e9));
+                }
+                (None, _) => {}
+                (Some(_), None) => lost += 1,
+            }
+        }
+    }
+    let (is_met, mut told) = judged(&alone, &captured, lost);
+    told["held_back"] = held_back;
+    Ok((is_met && is_held_back_met, told))
+}
+
+fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgement {
+    println!(
+        "\nlatency of a saturated server, 64 connections: ratio to the peer's percentile, less 1, in %, with the 95 % \
+         interval of the median over rounds; bar ±{:.0} %",
+        100.0 * AGREEMENT
+    );
+    println!(
+        "wrk's figures without the samples that it adds; h2load's from its log of requests; the server's clock is \
+         that of packets on its interface"
+    );
+    let mut is_met = true;
+    let mut told = Vec::new();
+    for comparison in alone.iter().chain(captured) {
+        let Comparison {
+            name,
+            is_judged,
+            ratios,
+        } = comparison;
+        if !comparison.is_there() {
+            println!(
+                "{name:44}  not measured: it or dumpcap is not installed, or captures are not allowed"
+            );
+            // A bar that nothing was held against is not met.
+            is_met &= !is_judged;
+            told.push(json!({ "of": name, "met": null }));
+            continue;
+        }
+        for (quantile, ratios) in NAMES.iter().zip(ratios) {
+            let verdict = ratios.verdict();
+            is_met &= !is_judged || verdict == Verdict::Met;
+            let middle = median(ratios.0.clone());
+            let (low, high) = ratios.interval().unwrap_or((f64::NAN, f64::NAN));
+            println!(
+                "{name:44}{quantile:>6}{:>8.1}{:>18}{:>4} rounds  {}",
+                100.0 * middle,
+                format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high),
+                ratios.0.len(),
+                match (is_judged, verdict) {
+                    (false, _) => "not judged",
+                    (true, Verdict::Met) => "met",
+                    (true, Verdict::Missed) => "MISSED",
+                    (true, Verdict::Undecided) => "UNDECIDED, so not met",
+                }
+            );
+            told.push(json!({
+                "of": name,
+                "percentile": quantile,
+                "apart": ratios.0,
+                "median": middle,
+                "interval": ratios.interval(),
+                "bar": is_judged.then_some(AGREEMENT),
+                "met": is_judged.then_some(verdict == Verdict::Met),
+            }));
+        }
+    }
+    if lost > 0 {
+        println!("{lost} captures lost packets, or held no exchange, and do not count");
+    }
+    let told = json!({ "agreement": told, "captures_lost": lost, "met": is_met });
+    (is_met, told)
+}
+
+/// A capture of the server's interface under way.
+struct Capture {
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+    file: std::path::PathBuf,
+    server: SocketAddr,
+}
+
+impl Capture {
+    /// Begins one that ends by itself; `None` where it cannot be made.
+    fn start(folder: &Path, server: SocketAddr) -> Result<Option<Capture>, String> {
+        let Some(program) = installed("dumpcap") else {
+            return Ok(None);
+        };
+        let file = folder.join("latency.pcap");
+        let mut child = Command::new(program)
+            .args(["-i", "lo", "-P", "-s", KEPT, "-B", "256", "-f"])
+            .arg(format!("tcp port {}", server.port()))
+            .args(["-a", &format!("duration:{CAPTURED}"), "-w"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("failed to run dumpcap: {error}"))?;
+        let mut said = BufReader::new(child.stderr.take().ok_or("dumpcap has no stderr")?);
+        let mut line = String::new();
+        // It names its file when it captures. Where it is not allowed to, it ends without.
+        while !line.starts_with("File: ") {
+            line.clear();
+            if said.read_line(&mut line).unwrap_or(0) == 0 {
+                let _ = child.wait();
+                return Ok(None);
+            }
+        }
+        Ok(Some(Capture {
+            child,
+            said,
+            file,
+            server,
+        }))
+    }
+
+    /// Waits for its end; gives the latencies in it, in nanoseconds, or nothing where packets were lost.
+    fn finish(mut self) -> Result<Option<Samples>, String> {
+        let mut text = String::new();
+        while self.said.read_line(&mut text).unwrap_or(0) > 0 {}
+        let _ = self.child.wait();
+        if !kept_all(&text) {
+            return Ok(None);
+        }
+        let octets = fs::read(&self.file)
+            .map_err(|error| format!("failed to read {}: {error}", self.file.display()))?;
+        exchanges(&octets, self.server.port()).map(Some)
+    }
+}
+
+/// Whether dumpcap says that it has lost nothing: `Packets received/dropped on interface 'Loopback: lo': 8/0 (…`.
+fn kept_all(said: &str) -> bool {
+    let counts = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Packets received/dropped on interface "))
+        .and_then(|line| line.rsplit_once("': "))
+        .and_then(|(_, counts)| counts.split([' ', '\n']).next()?.split_once('/'));
+    counts.is_some_and(|(_, dropped)| dropped == "0")
+}
+
+/// The latency of each exchange of a capture in pcap's format, Ethernet, IPv4: from the packet with its request to
+/// the last packet of its response.
+fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
+    let word = |at: usize| -> Option<u32> {
+        let bytes = octets.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let unit = match word(0) {
+        Some(0xa1b2_c3d4) => 1_000,
+        Some(0xa1b2_3c4d) => 1,
+        _ => return Err("dumpcap wrote no pcap file of this machine's byte order".to_owned()),
+    };
+    let mut samples = Samples::new();
+    // Of each connection, by the client's port: when its request came, and the last packet of the response.
+    let mut open: HashMap<u16, (u64, Option<u64>)> = HashMap::new();
+    let mut at = 24;
+    while let (Some(seconds), Some(fraction), Some(kept)) = (word(at), word(at + 4), word(at + 8)) {
+        let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
+        let packet = octets.get(at + 16..at + 16 + kept as usize);
+        at += 16 + kept as usize;
+        let Some(Packet { from, to, payload }) = packet.and_then(Packet::read) else {
+            continue;
+        };
+        if payload == 0 {
+            continue;
+        }
+        if to == port {
+            if let Some((begun, Some(ended))) = open.insert(from, (time, None)) {
+                *samples.entry(ended.saturating_sub(begun)).or_default() += 1;
+            }
+        } else if let Some((_, ended)) = open.get_mut(&to) {
+            *ended = Some(time);
+        }
+    }
+    Ok(samples)
+}
+
+struct Packet {
+    from: u16,
+    to: u16,
+    payload: usize,
+}
+
+impl Packet {
+    /// Reads Ethernet, IPv4 (RFC 791) and TCP (RFC 9293) as far as needed.
+    fn read(octets: &[u8]) -> Option<Packet> {
+        let pair = |at: usize| Some(u16::from_be_bytes([*octets.get(at)?, *octets.get(at + 1)?]));
+        if pair(12)? != 0x0800 || *octets.get(23)? != 6 {
+            return None;
+        }
+        let head = usize::from(octets.get(14)? & 0xf) * 4;
+        let tcp = 14 + head;
+        let tcp_head = usize::from(octets.get(tcp + 12)? >> 4) * 4;
+        Some(Packet {
+            from: pair(tcp)?,
+            to: pair(tcp + 2)?,
+            payload: usize::from(pair(16)?).checked_sub(head + tcp_head)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_wrk_adds_is_taken_out_again() {
+        let measured: Samples = [(600, 900), (640, 80), (1300, 15), (1900, 3), (6000, 2)].into();
+        let expected = 620;
+        // As wrk's stats_correct does it.
+        let mut corrected = measured.clone();
+        for (&value, &count) in measured.range(2 * expected..) {
+            let mut added = value - expected;
+            while added > expected {
+                *corrected.entry(added).or_default() += count;
+                added -= expected;
+            }
+        }
+        assert_eq!(corrected.values().sum::<u64>(), 1000 + 15 + 2 * 3 + 2 * 8);
+        assert_eq!(without_correction(&corrected, expected), measured);
+        assert_eq!(without_correction(&measured, 10_000), measured);
+        assert_eq!(
+            quantiles(&measured).unwrap(),
+            [600.0, 600.0, 1300.0, 6000.0]
+        );
+        assert_eq!(quantiles(&Samples::new()), None);
+    }
+
+    #[test]
+    fn a_bar_is_met_when_the_whole_interval_lies_in_it() {
+        let verdict = |ratios: &[f64]| Ratios(ratios.to_vec()).verdict();
+        let around = |middle: f64| -> Vec<f64> {
+            let steps = (-4..=4).map(f64::from);
+            steps.map(|step| middle + 0.001 * step).collect()
+        };
+        assert_eq!(verdict(&around(0.0)), Verdict::Met);
+        assert_eq!(verdict(&around(-0.08)), Verdict::Missed);
+        assert_eq!(verdict(&around(0.08)), Verdict::Missed);
+        assert_eq!(verdict(&around(0.03)), Verdict::Undecided);
+        // Of nine the second and the eighth, whatever the two beyond are.
+        let mut wild = around(0.0);
+        (wild[0], wild[8]) = (-5.0, 9.0);
+        assert_eq!(verdict(&wild), Verdict::Met);
+        assert_eq!(Ratios(vec![0.0; 5]).interval(), None);
+        assert_eq!(verdict(&[0.0; 5]), Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_bar_that_nothing_was_held_against_is_not_met() {
+        let mut alone = Comparison::new("of wrk".to_owned(), true);
+        for _ in 0..9 {
+            alone.add([1.0; 4], [1.0; 4]);
+        }
+        let captured = Comparison::new("fathometer load, of the server's clock".to_owned(), true);
+        let (met, told) = judged(&[alone], &[captured], 0);
+        assert!(!met);
+        assert_eq!(told["agreement"][0]["met"], true);
+        assert!(told["agreement"][4]["met"].is_null());
+    }
+
+    #[test]
+    fn latencies_are_read_from_a_capture() {
+        let mut capture = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
+        capture.resize(24, 0);
+        let mut packet = |nanos: u32, from: u16, to: u16, payload: u16| {
+            let mut octets = vec![0; 12];
+            octets.extend([8, 0, 0x45, 0]);
+            octets.extend((52 + payload).to_be_bytes());
+            octets.extend([0, 0, 0, 0, 64, 6, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+            octets.extend(from.to_be_bytes());
+            octets.extend(to.to_be_bytes());
+            octets.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x80]);
+            octets.resize(66, 0);
+            let length = octets.len() as u32;
+            for word in [1_u32, nanos, length, length + u32::from(payload)] {
+                capture.extend(word.to_le_bytes());
+            }
+            capture.extend(octets);
+        };
+        packet(1_000, 4000, 80, 0);
+        packet(2_000, 4000, 80, 100);
+        packet(2_500, 4001, 80, 100);
+        packet(3_000, 80, 4000, 1000);
+        packet(3_500, 80, 4000, 200);
+        packet(3_600, 4000, 80, 0);
+        packet(4_000, 4000, 80, 100);
+        packet(9_000, 80, 4001, 200);
+        packet(9_500, 4001, 80, 100);
+        let samples = exchanges(&capture, 80).unwrap();
+        assert_eq!(samples, [(1_500, 1), (6_500, 1)].into());
+        assert!(exchanges(&[1, 2, 3, 4], 80).is_err());
+        let said = "Packets captured: 8\nPackets received/dropped on interface 'Loopback: lo': 8/0 (pcap:0/dumpcap:0)\n";
+        assert!(kept_all(said) && !kept_all(&said.replace("8/0", "8/3")) && !kept_all(""));
+    }
+}
