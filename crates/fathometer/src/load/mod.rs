@@ -64,8 +64,9 @@
 //! octet was handed to the kernel. An exchange belongs to the window that it was planned in. When
 //! the time is over nothing more is planned, and what is under way is waited for, up to
 //! [`Options::drain`]. What is then left is *unfinished* and enters the latencies with the time it
-//! has waited. Failures enter with the time until they failed. [`Options::timeout`] counts from
-//! *sent*.
+//! has waited. Failures enter with the time until they failed. [`Options::timeout`] counts from *planned*,
+//! whatever is waited for: a connection, a stream, the window of a connection, the response. A wait that the
+//! server causes (no stream allowed, octets not read) moves *due* and is no send lag.
 //!
 //! A request is made once more when a connection that has served before ends before any octet of
 //! the answer (and the request may be repeated); its instants stay those of the first attempt.
@@ -87,6 +88,7 @@ mod tally;
 pub mod timeline;
 mod timers;
 mod transfer;
+mod turns;
 mod user;
 mod worker;
 
@@ -143,8 +145,7 @@ pub struct Options {
     pub udp_offload: UdpOffload,
     /// Further fields of every request.
     pub fields: Vec<(String, String)>,
-    /// How long an exchange may take, from its first octet sent to the last received. In a
-    /// pipeline the oldest one is watched.
+    /// How long an exchange may take, from the plan's instant to the last octet received.
     pub timeout: Duration,
     /// How long connecting may take.
     pub connect_timeout: Duration,

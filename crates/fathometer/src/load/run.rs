@@ -278,7 +278,9 @@ impl Crew<'_> {
                 let (all, loops) = (*connections, self.loops as u32);
                 let most = all / loops + u32::from((number as u32) < all % loops);
                 let start = edges.start;
-                worker.pool = Some(Pool::new(arrivals, number, self.loops, start, most));
+                let timeout = self.shared.timeout;
+                let pool = Pool::new(arrivals, number, self.loops, start, most, timeout);
+                worker.pool = Some(pool);
             }
         }
         worker.run()

@@ -17,6 +17,7 @@ use super::shared::Shared;
 use super::slot::{End, Exchange, Protection, Slot, State};
 use super::tally::{Tally, nanos};
 use super::timers::{Timer, Timers};
+use super::turns::Turns;
 use super::user::User;
 
 /// Octets read at a time.
@@ -53,7 +54,7 @@ pub(super) struct Worker<'a> {
     /// Memory to receive datagrams into; none where there is no QUIC.
     pub(super) datagrams: Option<ReceiveBuffer>,
     /// Slots that have more to read than was read.
-    pub(super) unread: Vec<u32>,
+    pub(super) unread: Turns,
     pub(super) tally: Tally,
     /// The arrivals and connections of an open loop.
     pub(super) pool: Option<Pool<'a>>,
@@ -100,7 +101,7 @@ impl<'a> Worker<'a> {
             timers: Timers::default(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
-            unread: Vec::new(),
+            unread: Turns::default(),
             datagrams: None,
             give_up: tally.edges.end.saturating_add(drain),
             tally,

@@ -8,6 +8,7 @@ mod nobody;
 #[path = "../support/quiet.rs"]
 mod quiet;
 mod server;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
