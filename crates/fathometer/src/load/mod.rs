@@ -106,6 +106,7 @@ use fathometer_tls::ClientSettings;
 use fathometer_workload::arrivals::Arrivals;
 use fathometer_workload::plan::Plan;
 
+pub use health::is_noise;
 pub use recorder::{Recorder, RecorderError};
 pub use run::run;
 pub use shared::cannot;
@@ -128,8 +129,10 @@ pub const LIVE_QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 pub struct Options {
     /// Where the server is.
     pub address: SocketAddr,
-    /// What the `Host` field says.
+    /// The server's name, for TLS, and for the `Host` field where that says nothing else.
     pub host: String,
+    /// What the `Host` field (`:authority`) says instead.
+    pub host_field: Option<String>,
     /// What is asked for.
     pub plan: Arc<Plan>,
     /// By whom, or when.
@@ -199,6 +202,7 @@ impl Options {
         Options {
             address,
             host: host.into(),
+            host_field: None,
             plan,
             users: Users::closed(10),
             policy: Policy::plain(Protocol::Http1(Version::Http11)),
@@ -372,4 +376,14 @@ pub enum LoadError {
     /// The record could not be written.
     #[error("the record of exchanges could not be written: {0}")]
     Recorder(RecorderError),
+}
+
+impl LoadError {
+    /// Whether what was asked for is at fault, and not the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            LoadError::Policy { .. } | LoadError::BadRequest { .. }
+        )
+    }
 }

@@ -181,6 +181,8 @@ pub(super) struct Tally {
     woken: u64,
     /// When the last exchange ended.
     pub(super) last_end: u64,
+    /// When the last response was whole.
+    pub(super) last_answer: u64,
     /// Time spent waiting for the recorder.
     pub(super) recorder_wait: Duration,
 }
@@ -224,6 +226,7 @@ impl Tally {
             longest_turn: 0,
             woken: 0,
             last_end: 0,
+            last_answer: 0,
             recorder_wait: Duration::ZERO,
         }
     }
@@ -391,6 +394,7 @@ impl Tally {
             window.wrong_size += 1;
         }
         self.last_end = now;
+        self.last_answer = now;
         self.sample(Sample {
             window: self.edges.window(exchange.planned) as u8,
             kind: Kind::Completed,
