@@ -249,6 +249,11 @@ impl Tally {
         self.part_ends
     }
 
+    /// How long an interval is.
+    pub(super) fn interval(&self) -> u64 {
+        self.interval
+    }
+
     /// Closes the interval.
     pub(super) fn close_interval(&mut self) {
         self.count_samples();

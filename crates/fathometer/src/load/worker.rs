@@ -168,8 +168,10 @@ impl<'a> Worker<'a> {
 
     fn close_interval(&mut self, end: u64) {
         if let Some(pool) = &mut self.pool {
-            // When all are planned that may be, those that wait will not be.
-            let end = match self.shared.is_planned_out() {
+            // When all are planned that may be, those that wait will not be. Of a loop that is intervals behind with
+            // counting arrivals, a test that is stopped does not wait.
+            let is_late = self.now.saturating_sub(end) >= self.tally.interval();
+            let end = match self.shared.is_planned_out() || (is_late && self.shared.is_stopped()) {
                 true => 0,
                 false => end.min(self.tally.edges.end),
             };

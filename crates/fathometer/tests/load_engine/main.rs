@@ -1,6 +1,7 @@
 //! The load engine against servers that do as they are told, on real sockets.
 
 mod connections;
+mod fairness;
 mod frames_server;
 mod multiplexed;
 #[path = "../support/nobody.rs"]
