@@ -1,6 +1,10 @@
 //! The binary's insides: the command line, the study runner, the loops that host the machines on
 //! kernel sockets, servers under test, progress. It never prints a number that it did not measure.
 
+// First, so that its macros hold in all other modules.
+#[macro_use]
+pub mod print;
+
 pub mod bottleneck;
 pub mod client;
 pub mod command;
@@ -15,6 +19,7 @@ pub mod package;
 pub mod progress;
 pub mod quic;
 pub mod run_folder;
+pub mod secrets;
 pub mod server;
 pub mod site_cache;
 pub mod site_folder;

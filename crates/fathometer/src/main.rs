@@ -3,15 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use fathometer::command::Arguments;
+use fathometer::command::{Arguments, code_of, run};
+use fathometer::print;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match fathometer::command::run(arguments) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("fathometer: {error}");
-            ExitCode::from(1)
-        }
-    }
+    let code = run(arguments).unwrap_or_else(|error| {
+        print::to_stderr(format_args!("fathometer: {error}\n"));
+        code_of(&error)
+    });
+    print::finish(code)
 }

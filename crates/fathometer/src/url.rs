@@ -2,6 +2,8 @@
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
+use crate::secrets;
+
 /// `http://host[:port]/target` or the same with `https`, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
@@ -21,9 +23,15 @@ pub enum UrlError {
         "{0:?} is no URL that can be asked for: write http://host[:port]/path or https://host[:port]/path"
     )]
     Scheme(String),
-    /// No host, or user information.
+    /// No host.
     #[error("{0:?} has no host that can be asked: write http://host[:port]/path")]
     Authority(String),
+    /// A name or a password in front of the host.
+    #[error(
+        "{0:?} has credentials in it, which are not sent: write http://host[:port]/path, and give them as a \
+         request field where the command takes one (-H 'Authorization: Basic ...')"
+    )]
+    Credentials(String),
     /// A target that no request line can carry.
     #[error("{text:?} has {found:?} in its path, which must be percent-encoded")]
     Target {
@@ -45,16 +53,26 @@ pub enum UrlError {
     NoAddress(String),
 }
 
+impl UrlError {
+    /// Whether the text itself is at fault, and not what became of looking its host up.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, UrlError::LookUp { .. } | UrlError::NoAddress(_))
+    }
+}
+
 impl Url {
     /// Takes a URL apart.
     pub fn parse(text: &str) -> Result<Url, UrlError> {
         let (secure, rest) = [(false, "http://"), (true, "https://")]
             .into_iter()
             .find_map(|(secure, scheme)| Some((secure, text.strip_prefix(scheme)?)))
-            .ok_or_else(|| UrlError::Scheme(text.to_owned()))?;
+            .ok_or_else(|| UrlError::Scheme(secrets::redact_url(text)))?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        if authority.is_empty() || authority.contains('@') {
+        if authority.contains('@') {
+            return Err(UrlError::Credentials(secrets::redact_url(text)));
+        }
+        if authority.is_empty() {
             return Err(UrlError::Authority(text.to_owned()));
         }
         let path = path.split('#').next().unwrap_or("");

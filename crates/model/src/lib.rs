@@ -6,12 +6,14 @@
 //!
 //! - [`units`]: [`Bytes`], [`Bandwidth`], [`Probability`]
 //! - [`time`]: [`Instant`], nanoseconds since a run's origin
+//! - [`quantity`]: numbers from outside, checked where they come in
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
 //! - [`body`]: [`Body`], the octets of a file
 //! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
 
 pub mod body;
+pub mod quantity;
 pub mod record;
 pub mod seed;
 pub mod site;
@@ -19,6 +21,7 @@ pub mod time;
 pub mod units;
 
 pub use body::{Body, Stretch};
+pub use quantity::{Factor, Microseconds, QuantityError, Rate, Seconds};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
     ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceNews,

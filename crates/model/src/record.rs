@@ -217,6 +217,26 @@ impl Failure {
         }
     }
 
+    /// What it means to whoever looks for the cause.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Failure::Refused => "nobody listens there, the backlog is full, or the network said no",
+            Failure::Reset => "the server reset the connection",
+            Failure::ClosedEarly => "the server closed the connection before answering",
+            Failure::Truncated => "the connection ended inside a response",
+            Failure::BadResponse => "the response broke HTTP's syntax or framing",
+            Failure::StreamReset => {
+                "the server reset the stream of the exchange and kept the connection"
+            }
+            Failure::GoneAway => "the server said that it goes away, and left the request alone",
+            Failure::TlsFailed => "TLS could not be established with the server, or broke",
+            Failure::TooLarge => "the response went past a limit of this client",
+            Failure::TimedOut => "the time limit passed without a whole answer",
+            Failure::LocalAbort => "this client ended the exchange itself",
+            Failure::LocalLimit => "this system had no port, descriptor or memory left",
+        }
+    }
+
     /// Whether the peer is to blame, rather than this client or its system.
     pub const fn is_peers_fault(self) -> bool {
         !matches!(self, Failure::LocalAbort | Failure::LocalLimit)

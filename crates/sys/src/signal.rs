@@ -1,17 +1,25 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks the program to end well, the second ends it. A signal
+//! SIGINT, SIGTERM and SIGHUP: the first asks the program to end well, one that comes [`GRACE`] later or more ends
+//! it. Those in between change nothing: `timeout` signals a program and then its whole process group, terminals and
+//! supervisors do the like, and an impatient user should not lose what the first signal would keep. A signal
 //! that was ignored when the program started stays ignored. A program that takes SIGHUP for something
 //! else has [`HangUps`].
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::{Doing, Result, check};
 use crate::terminal;
 
+/// The time after the first signal in which others are the same wish.
+pub const GRACE: Duration = Duration::from_secs(1);
+
 static RAISED: AtomicBool = AtomicBool::new(false);
+/// When the first signal came, in nanoseconds of the monotonic clock.
+static RAISED_AT: AtomicU64 = AtomicU64::new(0);
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 static HANG_UPS: AtomicI32 = AtomicI32::new(-1);
 static INSTALLING: Mutex<()> = Mutex::new(());
@@ -121,12 +129,28 @@ fn handle_by(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result
 }
 
 extern "C" fn handle(signal: libc::c_int) {
-    if RAISED.swap(true, Ordering::SeqCst) {
+    let now = monotonic();
+    // One that interrupts the handler of the first is within the grace, whatever that has noted.
+    let first = RAISED_AT.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
+    if !RAISED.swap(true, Ordering::SeqCst) {
+        return tell(&EVENT);
+    }
+    if first.is_err_and(|first| now.saturating_sub(first) >= GRACE.as_nanos() as u64) {
         terminal::give_back();
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(128 + signal) }
     }
-    tell(&EVENT);
+}
+
+/// Nanoseconds of the monotonic clock, never zero. Does nothing but what signal-safety(7) allows.
+fn monotonic() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: clock_gettime is async-signal-safe, and the variable outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64).max(1)
 }
 
 extern "C" fn note_hang_up(_signal: libc::c_int) {
@@ -165,13 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn the_second_signal_ends_the_program_at_once() {
+    fn a_signal_after_the_grace_ends_the_program_and_one_within_does_not() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "signal::tests::interrupted_twice"])
             .env("FATHOMETER_TEST_TWICE", "1")
             .stdout(std::process::Stdio::null())
             .status()
             .unwrap();
+        // Not of the SIGINT, which came within the grace.
         assert_eq!(status.code(), Some(128 + libc::SIGTERM));
     }
 
@@ -217,8 +242,12 @@ mod tests {
             unsafe {
                 libc::raise(libc::SIGTERM);
                 libc::raise(libc::SIGTERM);
+                libc::raise(libc::SIGINT);
             }
-            unreachable!("outlived the second signal");
+            std::thread::sleep(GRACE + Duration::from_millis(10));
+            // SAFETY: as above.
+            unsafe { libc::raise(libc::SIGTERM) };
+            unreachable!("outlived the last signal");
         }
     }
 

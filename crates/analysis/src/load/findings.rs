@@ -12,14 +12,33 @@ use super::quantity::{count, percent};
 pub fn of(result: &LoadResult) -> Vec<String> {
     let counts = &result.measured.counts;
     let (all, errors) = (counts.completed, counts.status_errors());
+    let mut findings = Vec::new();
+    if result.generator.repeated > 0 {
+        findings.push(format!(
+            "the window was repeated: {} before it {} INVALID by the noise of this machine alone",
+            result.generator.repeated,
+            if result.generator.repeated == 1 {
+                "was"
+            } else {
+                "were"
+            },
+        ));
+    }
+    if let Some(from) = result.measured.ended.silent_from {
+        findings.push(format!(
+            "no answer since {:.1} s of {:.1} s: everything that ended after that failed or was never answered; \
+             did the server stop?",
+            from.as_secs_f64(),
+            result.measured.duration.as_secs_f64(),
+        ));
+    }
     if all == 0 {
-        return Vec::new();
+        return findings;
     }
     let is_workload = !result.setup.workload.starts_with('/');
     let refusals = counts.statuses.range(400..);
     let redirects: u64 = counts.statuses.range(300..400).map(|(_, n)| n).sum();
     let not_modified = counts.statuses.get(&304).copied().unwrap_or(0);
-    let mut findings = Vec::new();
     if errors == all {
         let statuses: BTreeMap<u16, u64> = refusals.map(|(s, n)| (*s, *n)).collect();
         findings.push(all_refused(&statuses, is_workload));

@@ -27,7 +27,6 @@
 mod buckets;
 pub mod csv;
 mod distribution;
-mod failures;
 pub mod findings;
 pub mod hdr;
 mod numbers;

@@ -179,6 +179,9 @@ pub struct Ended {
     pub useful: Bytes,
     /// Connections established.
     pub connected: u64,
+    /// When the last response came whole, from the start of the window, where everything that ended after it failed
+    /// or was never answered, and that for long: the server had stopped answering.
+    pub silent_from: Option<Duration>,
 }
 
 /// Counts of a window.
@@ -346,6 +349,8 @@ pub struct Generator {
     pub ports_exhausted: u64,
     /// Share of the machine's processor time that the hypervisor gave to others, 0 to 1.
     pub steal: f64,
+    /// Windows before this one that the noise of this machine made INVALID, and that were repeated for that.
+    pub repeated: u32,
 }
 
 impl Generator {

@@ -8,8 +8,8 @@
 
 use super::quantity::{count, counted, octets, percent, three_digits, time};
 use super::{
-    Distribution, LoadResult, LoopKind, Verdict, Window, WorkerHealth, failures, findings,
-    protocols, rates, server_screen,
+    Distribution, LoadResult, LoopKind, Verdict, Window, WorkerHealth, findings, protocols, rates,
+    server_screen,
 };
 use crate::civil;
 use crate::text::{Align, Grid, columns_of, hanging, wrap};
@@ -48,7 +48,7 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
     text.push_str(&settings(result));
     if !promises.is_empty() {
         text.push('\n');
-        text.push_str(&promised(promises));
+        text.push_str(&promised(promises, result.validity.is_valid()));
     }
     text.push_str(&remarks(result));
     // Whoever sees only the end of a long screen sees this as well.
@@ -307,7 +307,7 @@ fn errors(window: &Window) -> String {
         .iter()
         .map(|(failure, times)| {
             let name = failure.name().to_owned();
-            (name, *times, failures::meaning(*failure))
+            (name, *times, failure.in_words())
         })
         .collect();
     let status = |least: u16, most: u16| -> u64 {
@@ -336,7 +336,7 @@ fn errors(window: &Window) -> String {
     }
     classes.extend(counts.connect_failures.iter().map(|(failure, times)| {
         let name = format!("connect {}", failure.name());
-        (name, *times, failures::meaning(*failure))
+        (name, *times, failure.in_words())
     }));
     let columns = vec![Align::Left, Align::Right, Align::Left];
     let mut grid = Grid::new(columns, Vec::new());
@@ -562,11 +562,16 @@ fn settings(result: &LoadResult) -> String {
     text
 }
 
-fn promised(promises: &[Verdict]) -> String {
+/// A result that is INVALID says nothing about a promise, whatever its figures.
+fn promised(promises: &[Verdict], is_valid: bool) -> String {
     let mut text = String::new();
     for verdict in promises {
-        let kept = if verdict.kept { "kept" } else { "BROKEN" };
-        let mut outcome = format!("{kept}: {}", verdict.measured_text());
+        let word = match (verdict.kept, is_valid) {
+            (true, _) => "kept",
+            (false, true) => "BROKEN",
+            (false, false) => "inconclusive",
+        };
+        let mut outcome = format!("{word}: {}", verdict.measured_text());
         if let Some(reason) = &verdict.reason {
             outcome.push_str(&format!(" ({reason})"));
         }

@@ -11,7 +11,8 @@
 //! | `rate` | achieved exchanges | `/s` |
 //! | `throughput`, `goodput` | response octets; useful content | `kB/s`, `MB/s`, `Mbit/s` … |
 //!
-//! A result that is INVALID keeps no promise, and what was not measured keeps none either. Exchanges
+//! A result that is INVALID is inconclusive: it keeps no promise and breaks none (`kept` is false, and the reason says
+//! so). What was not measured keeps none either. Exchanges
 //! that never ended count as longer than any that did.
 
 use std::fmt;
@@ -178,8 +179,7 @@ impl Promise {
             Err(reason) => (None, Some(reason)),
         };
         let holds = measured.is_some_and(|measured| self.comparison.holds(measured, self.limit));
-        let invalid =
-            || "the result is INVALID: it keeps no promise, whatever the figure says".to_owned();
+        let invalid = || "the result is INVALID: it neither keeps nor breaks a promise".to_owned();
         let is_valid = result.validity.is_valid();
         Verdict {
             promise: self.text.clone(),

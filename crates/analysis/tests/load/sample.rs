@@ -185,6 +185,7 @@ pub fn stalled() -> LoadResult {
             descriptors: (71, 1_048_576),
             ports_exhausted: 0,
             steal: 0.0,
+            repeated: 0,
         },
         server: None,
         validity: Validity::default(),
@@ -232,6 +233,7 @@ pub fn broken() -> LoadResult {
         received: Bytes(94_000_000),
         useful: Bytes(92_000_000),
         connected: 5_000,
+        silent_from: None,
     };
     result.measured.connections = Connections {
         closed_by_client: 10,

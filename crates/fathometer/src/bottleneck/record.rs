@@ -94,7 +94,7 @@ impl Record {
     pub fn begin(request: &Request, folder: Option<&Path>) -> Result<Record, Failure> {
         let facts = Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: std::env::args().collect(),
+            command: crate::secrets::command_line(),
             machine: machine_facts(&Machine::read()),
             started: now(),
             seed: request.seed.0,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fathometer_model::{Factor, Seconds};
+
 /// Reads a length of time: `10` and `10s` are seconds; `250us`, `500ms`, `2m`, `1h`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let split = text
@@ -19,7 +21,8 @@ pub fn time(text: &str) -> Result<Duration, String> {
     let number: f64 = number
         .parse()
         .map_err(|_| "write a number and a unit, as in 10s, 500ms or 2m".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+    let seconds = Seconds::try_from(number * seconds).map_err(|error| error.to_string())?;
+    Ok(seconds.duration())
 }
 
 /// As [`time`], and longer than nothing.
@@ -28,6 +31,27 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         time => Ok(time),
     }
+}
+
+/// A whole number of seconds, as long as any time may be.
+pub fn whole_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: u32 = text
+        .parse()
+        .map_err(|_| "write a whole number of seconds, as in 60".to_owned())?;
+    let seconds = Seconds::try_from(f64::from(seconds)).map_err(|error| error.to_string())?;
+    Ok(seconds.duration())
+}
+
+/// By how much something is multiplied.
+pub fn factor(text: &str) -> Result<f64, String> {
+    let number = text
+        .parse::<f64>()
+        .map_err(|_| "write a number above 0: 2 is double, 0.5 is half".to_owned())?;
+    if number <= 0.0 {
+        return Err("write a number above 0: 2 is double, 0.5 is half".to_owned());
+    }
+    let factor = Factor::try_from(number).map_err(|error| error.to_string())?;
+    Ok(factor.get())
 }
 
 #[cfg(test)]
@@ -46,10 +70,33 @@ mod tests {
         ] {
             assert_eq!(time(text).unwrap().as_nanos(), nanos, "{text}");
         }
-        for bad in ["", "s", "10 s", "1d", "-1s", "1e3", "1..2s"] {
+        for bad in [
+            "",
+            "s",
+            "10 s",
+            "1d",
+            "-1s",
+            "1e3",
+            "1..2s",
+            "nan",
+            "inf",
+            "999999999h",
+        ] {
             assert!(time(bad).is_err(), "{bad}");
         }
         assert_eq!(time("0s").unwrap(), Duration::ZERO);
         assert!(some_time("0s").is_err());
+    }
+
+    #[test]
+    fn numbers_that_are_absurd_are_refused() {
+        for bad in ["0", "-1", "nan", "inf", "1e-20", "1e308", "fast", ""] {
+            assert!(factor(bad).is_err(), "{bad}");
+        }
+        assert_eq!(factor("0.5"), Ok(0.5));
+        for bad in ["-1", "1.5", "18446744073709551615", "4294967295", "inf"] {
+            assert!(whole_seconds(bad).is_err(), "{bad}");
+        }
+        assert_eq!(whole_seconds("60"), Ok(Duration::from_secs(60)));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use fathometer_analysis::bottleneck::Resource;
 use fathometer_http::driver::Policy;
-use fathometer_model::{Bytes, Seed};
+use fathometer_model::{Bytes, Rate, Seed};
 use fathometer_path::Profile;
 use fathometer_sys::{Interrupt, cgroup, machine, privilege};
 use fathometer_workload::plan::{Choice, Sessions};
@@ -278,10 +278,12 @@ fn setup(arguments: &BottleneckArguments) -> Result<Setup, Failure> {
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err("write a number above 0".to_owned()),
+    let number = text.parse().unwrap_or(0.0);
+    if number <= 0.0 {
+        return Err("write a number above 0".to_owned());
     }
+    let rate = Rate::try_from(number).map_err(|error| error.to_string())?;
+    Ok(rate.per_second())
 }
 
 fn step(text: &str) -> Result<f64, String> {

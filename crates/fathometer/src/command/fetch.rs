@@ -18,6 +18,7 @@ use fathometer_sys::{Clock, Interrupt, SocketOptions};
 use fathometer_tls::ClientSettings;
 
 use super::Failure;
+use super::arguments::whole_seconds;
 use super::load::security::SecurityArguments;
 use crate::client::{self, ClientSockets, LoopStatistics};
 use crate::key_log::KeyLogFile;
@@ -71,8 +72,8 @@ pub struct FetchArguments {
     #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
     udp_offload: UdpOffload,
     /// Give up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    timeout: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = whole_seconds)]
+    timeout: Duration,
     /// Print every exchange and connection as JSON
     #[arg(long)]
     json: bool,
@@ -151,7 +152,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
             cache,
             start,
         );
-        let deadline = start + Duration::from_secs(arguments.timeout);
+        let deadline = start + arguments.timeout;
         let statistics = client::drive(&mut driver, server, &sockets, clock, deadline, &|| {
             interrupt.is_raised()
         })?;
@@ -170,7 +171,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
         print_table(arguments, policy, &retrieval, &statistics);
     }
     for (target, failure) in &retrieval.failures {
-        eprintln!("{target} could not be had: {failure:?}");
+        eprintln!("failed to fetch {target}: {}", failure.in_words());
     }
     let complete = retrieval.failures.is_empty() && retrieval.milestones.page_complete.is_some();
     Ok(if complete {

@@ -7,6 +7,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::load::LoadError;
+use crate::url::UrlError;
+
 pub mod arguments;
 pub mod bottleneck;
 pub mod doctor;
@@ -24,6 +27,24 @@ pub mod unpack;
 
 /// What any command may fail with: a message that says what to do.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A command line that cannot be followed, whatever the machine and the server are like.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// A usage error with this message.
+pub fn usage(message: impl ToString) -> Failure {
+    Box::new(UsageError(message.to_string()))
+}
+
+/// The exit code of a failure: 2 where the command line is at fault, else 1.
+pub fn code_of(failure: &Failure) -> ExitCode {
+    let is_usage = failure.is::<UsageError>()
+        || matches!(failure.downcast_ref(), Some(error) if UrlError::is_usage(error))
+        || matches!(failure.downcast_ref(), Some(error) if LoadError::is_usage(error));
+    ExitCode::from(if is_usage { 2 } else { 1 })
+}
 
 /// An HTTP performance laboratory: how fast, what did it cost, and why.
 #[derive(Debug, Parser)]

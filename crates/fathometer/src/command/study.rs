@@ -88,7 +88,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         replicates: arguments.replicates,
         seed: Seed(arguments.seed),
         folder: folder.clone(),
-        command: std::env::args().collect(),
+        command: crate::secrets::command_line(),
         quiet: arguments.quiet,
         resume: arguments.resume,
     };

@@ -57,6 +57,7 @@ impl Worker<'_> {
         slot.host = host;
         slot.opened = self.now;
         slot.established = 0;
+        slot.room_since = 0;
         slot.handshake_time = 0;
         slot.early = None;
         slot.served = 0;
@@ -69,7 +70,7 @@ impl Worker<'_> {
         slot.most_streams = 0;
         self.tally.connections += 1;
         self.tally.most_connections = self.tally.most_connections.max(self.tally.connections);
-        self.arm(place, self.now + self.shared.connect_timeout);
+        self.arm(place, self.now.saturating_add(self.shared.connect_timeout));
         Ok(place)
     }
 
@@ -99,18 +100,23 @@ impl Worker<'_> {
     }
 
     pub(super) fn slot_is_due(&mut self, place: u32, at: u64) {
+        let timeout = self.shared.timeout;
         let slot = &mut self.slots[place as usize];
         if slot.armed_at != at {
             return;
         }
         slot.armed_at = 0;
+        let oldest = slot.oldest_plan();
+        let overdue_at = oldest.map(|planned| planned.saturating_add(timeout));
         let until = match slot.state {
             State::Free => return,
-            State::Connecting | State::Securing => slot.opened + self.shared.connect_timeout,
+            State::Connecting | State::Securing => slot
+                .opened
+                .saturating_add(self.shared.connect_timeout)
+                .min(overdue_at.unwrap_or(u64::MAX)),
             State::Lingering => slot.linger_until,
-            State::Open => match slot.exchanges.front() {
-                Some(oldest) if oldest.sent > 0 => oldest.sent + self.shared.timeout,
-                Some(_) => return,
+            State::Open => match overdue_at {
+                Some(overdue_at) => overdue_at,
                 None => {
                     let rests = slot.free_since + REST_AFTER;
                     let ends = self.shared.keep_alive.map(|time| slot.free_since + time);
@@ -168,9 +174,15 @@ impl Worker<'_> {
             self.reached(place);
         } else if ready.writable && slot.blocked {
             slot.blocked = false;
+            // Until now the server did not read: that wait is the server's, and no send lag.
+            let now = self.clock.now().as_nanos();
+            for exchange in slot.exchanges.iter_mut().filter(|e| e.sent == 0) {
+                exchange.due = exchange.planned.max(now);
+            }
             self.flush(place);
         }
-        if ready.readable {
+        // One that waits for its turn to be read has no second one.
+        if ready.readable && !self.slots[place as usize].unread {
             self.read(place, ready.ended, buffer);
         }
     }

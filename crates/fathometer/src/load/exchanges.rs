@@ -26,7 +26,7 @@ impl Worker<'_> {
         exchange.content = content.map_or(0, |content| content.len() as u64);
         // An exchange that is asked again keeps the instants of its first time.
         if exchange.sent == 0 && slot.state == State::Open {
-            exchange.due = exchange.planned.max(slot.free_since);
+            exchange.due = exchange.planned.max(slot.free_since).max(slot.room_since);
         }
         if slot.state == State::Open && slot.exchanges.is_empty() {
             self.tally.idled(slot.free_since, self.now);
@@ -37,6 +37,8 @@ impl Worker<'_> {
         slot.left -= u32::from(shared.max_requests.is_some());
         slot.exchanges.push_back(exchange);
         slot.most_streams = slot.most_streams.max(slot.exchanges.len() as u32);
+        let overdue_at = self.overdue_at(&exchange);
+        self.arm(place, overdue_at);
         self.make_dirty(place);
     }
 
@@ -156,7 +158,8 @@ impl Worker<'_> {
                 // What was put aside on a connection that has served others did not count as a try:
                 // there is progress, however often it happens.
                 let is_free = put_aside && !sent && served;
-                if harmless && (is_free || !exchange.retried) && !exchange.overdue {
+                let has_time = !exchange.overdue && !self.is_overdue(&exchange);
+                if harmless && (is_free || !exchange.retried) && has_time {
                     self.ask_again(place, exchange, failure, is_free);
                 } else {
                     self.give_up_on(place, &exchange, failure, &Received::default());
@@ -187,8 +190,10 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection may take more than before.
+    /// A connection may take more than before. Until now it was the server that made requests wait.
     pub(super) fn has_room_again(&mut self, place: u32) {
+        let now = self.now;
+        self.slots[place as usize].room_since = now;
         self.list(place);
         let owner = self.slots[place as usize].owner;
         if (owner as usize) < self.users.len() && self.pool.is_none() {
@@ -256,19 +261,33 @@ impl Worker<'_> {
         }
     }
 
-    /// The oldest exchanges of a connection have run out of time. What ends is their streams, where
-    /// there are streams and anything at all still comes; else the connection.
+    /// When an exchange runs out of time, whatever it waits for.
+    pub(super) fn overdue_at(&self, exchange: &Exchange) -> u64 {
+        exchange.planned.saturating_add(self.shared.timeout)
+    }
+
+    /// Whether an exchange has run out of time.
+    pub(super) fn is_overdue(&self, exchange: &Exchange) -> bool {
+        self.overdue_at(exchange) <= self.now
+    }
+
+    /// Some exchanges of a connection have run out of time. What ends is their streams, where there are
+    /// streams and anything at all still comes; else the connection.
     pub(super) fn time_out(&mut self, place: u32) {
-        let (limit, instant) = (self.shared.timeout, self.instant());
+        let (limit, instant, now) = (self.shared.timeout, self.instant(), self.now);
         let slot = &mut self.slots[place as usize];
-        let is_dead = slot.exchanges.front().is_none_or(|e| slot.heard <= e.sent);
+        // A request that waited long before it was sent says nothing about the connection.
+        let is_dead = slot.exchanges.front().is_some_and(|oldest| {
+            let waits = now.saturating_sub(oldest.sent);
+            oldest.sent > 0 && slot.heard <= oldest.sent && waits >= limit / 2
+        });
         if !slot.machine.multiplexes() || is_dead {
             return self.fail(place, Failure::TimedOut);
         }
         let overdue: Vec<RequestId> = slot
             .exchanges
             .iter_mut()
-            .take_while(|exchange| exchange.sent > 0 && exchange.sent + limit <= self.now)
+            .filter(|exchange| exchange.planned.saturating_add(limit) <= now)
             .map(|exchange| {
                 exchange.overdue = true;
                 exchange.request
@@ -278,12 +297,8 @@ impl Worker<'_> {
             slot.machine.cancel(request, Failure::TimedOut, instant);
         }
         self.pump(place, &[]);
-        let oldest = self.slots[place as usize].exchanges.front();
-        if let Some(sent) = oldest
-            .map(|exchange| exchange.sent)
-            .filter(|sent| *sent > 0)
-        {
-            self.arm(place, sent + limit);
+        if let Some(oldest) = self.slots[place as usize].oldest_plan() {
+            self.arm(place, oldest.saturating_add(limit));
         }
     }
 }

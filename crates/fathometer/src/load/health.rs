@@ -33,6 +33,16 @@ const STEAL_FROM: Duration = Duration::from_secs(1);
 /// More than this share of the time spent waiting for the recorder is too much.
 const RECORDER: f64 = 0.01;
 
+/// How the reasons begin that noise alone can give: other programs and guests of the same machine.
+const LATE: &str = "the generator was late";
+const STOLEN: &str = "the hypervisor gave";
+
+/// Whether nothing but the noise of this machine is a reason against a result, so that repeating it may help.
+pub fn is_noise(validity: &Validity) -> bool {
+    let noisy = |reason: &String| reason.starts_with(LATE) || reason.starts_with(STOLEN);
+    !validity.is_valid() && validity.reasons.iter().all(noisy)
+}
+
 /// What is known beside the result.
 pub(super) struct Circumstances<'a> {
     pub(super) kind: &'a LoopKind,
@@ -70,9 +80,13 @@ pub(super) fn examine(
                 ),
                 false => String::new(),
             };
+            let change = match circumstances.kind {
+                LoopKind::Closed { .. } => "more --threads, fewer users (-c)",
+                LoopKind::Open { .. } => "a lower --rate, more --threads, a longer --spin",
+            };
             validity.invalidate(format!(
-                "the generator was late: 1 request of 100 left more than {lag:.1?} after it was \
-                 due (limit {limit:.1?}){stolen}"
+                "{LATE}: 1 request of 100 left more than {lag:.1?} after it was due (limit \
+                 {limit:.1?}){stolen}; try {change}, or a machine with less other work"
             ));
         }
     }
@@ -85,7 +99,7 @@ pub(super) fn examine(
         };
         validity.invalidate(format!(
             "a thread of the generator was busy for {:.0} % of the time (limit {:.0} %): {meaning}; \
-             use more threads or machines",
+             use more --threads or machines",
             100.0 * busiest,
             100.0 * BUSY
         ));
@@ -102,8 +116,8 @@ pub(super) fn examine(
     let local = local.saturating_sub(generator.ports_exhausted);
     if local > 0 {
         validity.invalidate(format!(
-            "{local} connections failed because this system refused them (limit 0): descriptors \
-             or memory"
+            "{local} connections failed because this system refused them (limit 0): raise the limit \
+             of descriptors (`ulimit -n`), or free memory"
         ));
     }
     let datagrams = &measured.datagrams;
@@ -111,12 +125,12 @@ pub(super) fn examine(
         (
             datagrams.overflowed,
             "were thrown away by this system because the generator did not fetch them in time (limit \
-             0): QUIC took that for loss on the path; use more threads, or fewer connections on each",
+             0): QUIC took that for loss on the path; use more --threads, or fewer connections (-c)",
         ),
         (
             datagrams.unsent,
             "were not sent by this system (limit 0), for want of memory or of a way: QUIC took that \
-             for loss on the path",
+             for loss on the path; look at the routes, and use fewer connections (-c)",
         ),
     ] {
         if count > 0 {
@@ -125,7 +139,8 @@ pub(super) fn examine(
     }
     if generator.steal > STEAL && measured.duration >= STEAL_FROM {
         validity.invalidate(format!(
-            "the hypervisor gave {:.1} % of the processors' time to others (limit {:.0} %)",
+            "{STOLEN} {:.1} % of the processors' time to others (limit {:.0} %): repeat it when they do \
+             less, or on another machine",
             100.0 * generator.steal,
             100.0 * STEAL
         ));
@@ -135,7 +150,8 @@ pub(super) fn examine(
         "tsc" | "arch_sys_counter" | "kvm-clock" | "hyperv_clocksource_tsc_page" | ""
     ) {
         validity.invalidate(format!(
-            "the kernel's clock source is {}, which is slow to read (limit: tsc or its like)",
+            "the kernel's clock source is {}, which is slow to read (limit: tsc or its like): choose \
+             another (/sys/devices/system/clocksource/clocksource0), or another machine",
             circumstances.clock_source
         ));
     }
@@ -144,7 +160,7 @@ pub(super) fn examine(
     if waited > RECORDER * seconds * loops {
         validity.invalidate(format!(
             "the generator waited {waited:.1} s for its record of exchanges to be written (limit \
-             {:.0} % of the time)",
+             {:.0} % of the time): name a faster disk with --save, or leave the .parquet out",
             100.0 * RECORDER
         ));
     }
@@ -228,6 +244,28 @@ mod tests {
         assert!(unsent[0].starts_with("6 datagrams were not sent"));
         let steal = examined(|_, generator| generator.steal = 0.2);
         assert!(steal[0].contains("20.0 %"));
+    }
+
+    #[test]
+    fn a_late_generator_and_a_stolen_processor_are_noise_and_a_busy_thread_is_not() {
+        let of = |reasons: Vec<String>| {
+            let mut validity = Validity::default();
+            reasons
+                .into_iter()
+                .for_each(|reason| validity.invalidate(reason));
+            is_noise(&validity)
+        };
+        let late = |window: &mut Window| {
+            window.latency.send_lag.record(Duration::from_millis(11));
+        };
+        assert!(of(examined(|window, _| late(window))));
+        assert!(of(examined(|_, generator| generator.steal = 0.2)));
+        assert!(!of(examined(|window, generator| {
+            late(window);
+            generator.workers[0].busy = 0.97;
+        })));
+        assert!(!of(examined(|_, generator| generator.ports_exhausted = 7)));
+        assert!(!of(Vec::new()));
     }
 
     #[test]

@@ -64,8 +64,9 @@
 //! octet was handed to the kernel. An exchange belongs to the window that it was planned in. When
 //! the time is over nothing more is planned, and what is under way is waited for, up to
 //! [`Options::drain`]. What is then left is *unfinished* and enters the latencies with the time it
-//! has waited. Failures enter with the time until they failed. [`Options::timeout`] counts from
-//! *sent*.
+//! has waited. Failures enter with the time until they failed. [`Options::timeout`] counts from *planned*,
+//! whatever is waited for: a connection, a stream, the window of a connection, the response. A wait that the
+//! server causes (no stream allowed, octets not read) moves *due* and is no send lag.
 //!
 //! A request is made once more when a connection that has served before ends before any octet of
 //! the answer (and the request may be repeated); its instants stay those of the first attempt.
@@ -88,6 +89,7 @@ mod tally;
 pub mod timeline;
 mod timers;
 mod transfer;
+mod turns;
 mod user;
 mod worker;
 
@@ -105,6 +107,7 @@ use fathometer_tls::ClientSettings;
 use fathometer_workload::arrivals::Arrivals;
 use fathometer_workload::plan::Plan;
 
+pub use health::is_noise;
 pub use recorder::{Recorder, RecorderError};
 pub use run::run;
 pub use shared::cannot;
@@ -124,8 +127,10 @@ pub const LIVE_QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 pub struct Options {
     /// Where the server is.
     pub address: SocketAddr,
-    /// What the `Host` field says.
+    /// The server's name, for TLS, and for the `Host` field where that says nothing else.
     pub host: String,
+    /// What the `Host` field (`:authority`) says instead.
+    pub host_field: Option<String>,
     /// What is asked for.
     pub plan: Arc<Plan>,
     /// By whom, or when.
@@ -141,8 +146,7 @@ pub struct Options {
     pub udp_offload: UdpOffload,
     /// Further fields of every request.
     pub fields: Vec<(String, String)>,
-    /// How long an exchange may take, from its first octet sent to the last received. In a
-    /// pipeline the oldest one is watched.
+    /// How long an exchange may take, from the plan's instant to the last octet received.
     pub timeout: Duration,
     /// How long connecting may take.
     pub connect_timeout: Duration,
@@ -197,6 +201,7 @@ impl Options {
         Options {
             address,
             host: host.into(),
+            host_field: None,
             plan,
             users: Users::closed(10),
             policy: Policy::plain(Protocol::Http1(Version::Http11)),
@@ -370,6 +375,16 @@ pub enum LoadError {
     /// The record could not be written.
     #[error("the record of exchanges could not be written: {0}")]
     Recorder(RecorderError),
+}
+
+impl LoadError {
+    /// Whether what was asked for is at fault, and not the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            LoadError::Policy { .. } | LoadError::BadRequest { .. }
+        )
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(super) struct Pool<'a> {
     start: u64,
     /// The most connections.
     most: u32,
+    /// How long an arrival may wait and take, in nanoseconds.
+    timeout: u64,
     /// Those that are open or being opened.
     open: u32,
     /// Slots that can take a request: the idle ones at the back, the one used last behind them;
@@ -59,6 +61,7 @@ impl<'a> Pool<'a> {
         stride: usize,
         start: u64,
         most: u32,
+        timeout: u64,
     ) -> Pool<'a> {
         let schedule = arrivals.schedule().skip(first).step_by(stride);
         let mut pool = Pool {
@@ -69,6 +72,7 @@ impl<'a> Pool<'a> {
             ahead: None,
             start,
             most,
+            timeout,
             open: 0,
             available: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -131,11 +135,12 @@ impl<'a> Pool<'a> {
         self.next.is_none() && self.active == 0
     }
 
-    /// When the next arrival wants to be carried out. One that waits for a connection does not
-    /// wait for a time.
+    /// When the next arrival wants to be carried out. One that waits for a connection waits until its
+    /// time is up.
     pub(super) fn next_wake(&self, end: u64) -> u64 {
         match self.next {
-            Some((_, at)) if at < end && !self.blocked => at,
+            Some((_, at)) if at < end && self.blocked => at.saturating_add(self.timeout),
+            Some((_, at)) if at < end => at,
             _ => u64::MAX,
         }
     }
@@ -169,6 +174,12 @@ impl Worker<'_> {
                 (_, Some((_, at))) => (at, None),
             };
             if !self.has_free_connection() {
+                let timeout = self.shared.timeout;
+                // Its time was up before there was a connection: it begins, and fails.
+                if let Some((_, at)) = arrival.filter(|(_, at)| at.saturating_add(timeout) <= now) {
+                    self.begin_arrival(at);
+                    continue;
+                }
                 if let Some(pool) = &mut self.pool {
                     pool.blocked = arrival.is_some();
                 }
@@ -361,7 +372,7 @@ mod tests {
     fn arrivals_are_counted_once_whether_they_are_carried_out_or_wait() {
         let arrivals = Arrivals::constant(Profile::constant(1000.0).unwrap());
         // The odd ones of a loop of two, 1 ms, 3 ms, 5 ms … after the start.
-        let mut pool = Pool::new(&arrivals, 1, 2, 7 * MILLI, 10);
+        let mut pool = Pool::new(&arrivals, 1, 2, 7 * MILLI, 10, 1000 * MILLI);
         let at = |millis: u64| (7 + millis) * MILLI;
         assert_eq!(pool.announce(at(0)), 0);
         assert_eq!(

@@ -145,7 +145,10 @@ impl Worker<'_> {
             let readable = ready.readable || ready.ended;
             quic.client.handle_ready(readable, ready.writable);
         }
-        self.read_quic(place);
+        // One that waits for its turn to be read has no second one.
+        if !self.slots[place as usize].unread {
+            self.read_quic(place);
+        }
     }
 
     /// Receives what there is, for a turn, and deals with it.
@@ -164,7 +167,7 @@ impl Worker<'_> {
         }
         slot.heard = now;
         if more {
-            self.unread.push(place);
+            self.unread.add(place, &mut slot.unread);
         }
         self.drive(place);
         self.make_dirty(place);
@@ -258,10 +261,7 @@ impl Worker<'_> {
                 exchange.due = exchange.planned.max(now.as_nanos());
             }
         }
-        let sent = note_sent(&mut slot.exchanges, begun, now, &mut self.tally);
-        if let Some(sent) = sent {
-            self.arm(place, sent + self.shared.timeout);
-        }
+        note_sent(&mut slot.exchanges, begun, now, &mut self.tally);
         if let Some(due) = due {
             self.wake_quic(place, due);
         }

@@ -294,7 +294,9 @@ impl Crew<'_> {
                 let (all, loops) = (*connections, self.loops as u32);
                 let most = all / loops + u32::from((number as u32) < all % loops);
                 let start = edges.start;
-                worker.pool = Some(Pool::new(arrivals, number, self.loops, start, most));
+                let timeout = self.shared.timeout;
+                let pool = Pool::new(arrivals, number, self.loops, start, most, timeout);
+                worker.pool = Some(pool);
             }
         }
         worker.run()
@@ -405,6 +407,7 @@ impl Test<'_> {
             .max()
             .unwrap_or(edges.start);
         let last_end = outcomes.iter().map(|o| o.tally.last_end).max();
+        let last_answer = outcomes.iter().map(|o| o.tally.last_answer).max();
         // A count ends with its last exchange; a time may be cut short, or outlast the arrivals.
         let end = match self.options.limit {
             Limit::Exchanges(_) => last_end.unwrap_or(finished).max(edges.measured),
@@ -447,6 +450,14 @@ impl Test<'_> {
         let [mut warm_up, mut window, mut drain] = windows;
         warm_up.duration = nanos(edges.measured.min(finished).saturating_sub(edges.start));
         window.duration = measured;
+        window.ended.silent_from = silent_from(
+            &window,
+            last_answer.unwrap_or(0).saturating_sub(edges.measured),
+            last_end
+                .unwrap_or(0)
+                .min(end)
+                .saturating_sub(edges.measured),
+        );
         drain.duration = nanos(finished.saturating_sub(edges.end));
         let machine = Machine::read();
         let setup = self.setup(edges, &machine);
@@ -529,12 +540,28 @@ impl Test<'_> {
             },
             seed: options.seed,
             defaults: Vec::new(),
-            command: std::env::args().collect(),
+            command: crate::secrets::command_line(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: crate::study::run::machine_facts(machine),
             started: started.as_secs_f64(),
         }
     }
+}
+
+/// A server that gave no whole response for less is not called silent.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// When the last response of a window was whole, where the server was silent from then on: all that ended later
+/// failed, and no exchange ever took as long as that. Both instants are from the start of the window, in nanoseconds.
+fn silent_from(window: &Window, last_answer: u64, last_end: u64) -> Option<Duration> {
+    if window.counts.completed == 0 || last_answer == 0 {
+        return None;
+    }
+    let latency = &window.latency;
+    let longest = [&latency.first_byte, &latency.transfer].map(|times| times.max());
+    let longest: Duration = longest.into_iter().flatten().sum();
+    let silence = nanos(last_end.saturating_sub(last_answer));
+    (silence >= SILENCE && silence > longest).then(|| nanos(last_answer))
 }
 
 fn merge_window(to: &mut Window, from: &WindowTally) {
@@ -588,6 +615,7 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
         received,
         useful,
         connected,
+        silent_from: _,
     } = from.ended;
     to.ended.completed += completed;
     to.ended.status_errors += status_errors;

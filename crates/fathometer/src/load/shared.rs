@@ -358,7 +358,8 @@ pub(super) struct Requests {
 impl Requests {
     fn new(options: &Options) -> Result<Requests, LoadError> {
         let mut kinds: Vec<(&str, Option<u64>)> = Vec::new();
-        let names = host_names(&options.host, options.policy.hosts);
+        let host = options.host_field.as_ref().unwrap_or(&options.host);
+        let names = host_names(host, options.policy.hosts);
         let mut requests = Requests {
             shapes: Vec::new(),
             hosts: names.len(),

@@ -141,6 +141,8 @@ pub(super) struct Slot {
     pub(super) early: Option<(usize, u64)>,
     /// When it could take a further request.
     pub(super) free_since: u64,
+    /// When the server last allowed more streams.
+    pub(super) room_since: u64,
     /// When lingering ends.
     pub(super) linger_until: u64,
     /// When its timer is due; zero when there is none.
@@ -163,6 +165,8 @@ pub(super) struct Slot {
     pub(super) counted: Counted,
     /// It is on the list of those with something to write.
     pub(super) dirty: bool,
+    /// It is in the queue of those with more to read.
+    pub(super) unread: bool,
     /// It is on the list of those that can take a request.
     pub(super) listed: bool,
 }
@@ -186,6 +190,7 @@ impl Slot {
             handshake_time: 0,
             early: None,
             free_since: 0,
+            room_since: 0,
             linger_until: 0,
             armed_at: 0,
             served: 0,
@@ -197,8 +202,14 @@ impl Slot {
             most_streams: 0,
             counted: Counted::default(),
             dirty: false,
+            unread: false,
             listed: false,
         }
+    }
+
+    /// The instant of the oldest plan among its exchanges.
+    pub(super) fn oldest_plan(&self) -> Option<u64> {
+        self.exchanges.iter().map(|exchange| exchange.planned).min()
     }
 
     /// Whether a request may be given to it now.

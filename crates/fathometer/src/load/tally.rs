@@ -184,6 +184,8 @@ pub(super) struct Tally {
     woken: u64,
     /// When the last exchange ended.
     pub(super) last_end: u64,
+    /// When the last response was whole.
+    pub(super) last_answer: u64,
     /// Time spent waiting for the recorder.
     pub(super) recorder_wait: Duration,
 }
@@ -229,6 +231,7 @@ impl Tally {
             longest_turn: 0,
             woken: 0,
             last_end: 0,
+            last_answer: 0,
             recorder_wait: Duration::ZERO,
         }
     }
@@ -249,6 +252,11 @@ impl Tally {
     /// When the interval ends.
     pub(super) fn interval_end(&self) -> u64 {
         self.part_ends
+    }
+
+    /// How long an interval is.
+    pub(super) fn interval(&self) -> u64 {
+        self.interval
     }
 
     /// Closes the interval.
@@ -396,6 +404,7 @@ impl Tally {
             window.wrong_size += 1;
         }
         self.last_end = now;
+        self.last_answer = now;
         self.sample(Sample {
             window: self.edges.window(exchange.planned) as u8,
             kind: Kind::Completed,

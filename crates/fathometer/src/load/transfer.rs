@@ -42,7 +42,6 @@ impl Worker<'_> {
         let Some(stream) = &slot.stream else {
             return;
         };
-        let mut oldest = None;
         while !slot.blocked {
             let octets = slot.machine.transmit();
             if octets.is_empty() {
@@ -55,20 +54,16 @@ impl Worker<'_> {
                     slot.machine.transmitted(written, now);
                     slot.blocked = written < length;
                     let begun = before..slot.machine.first_unsent();
-                    let tally = &mut self.tally;
-                    oldest = oldest.or(note_sent(&mut slot.exchanges, begun, now, tally));
+                    note_sent(&mut slot.exchanges, begun, now, &mut self.tally);
                 }
                 Err(Errno::AGAIN) => slot.blocked = true,
                 Err(_) => {
                     // What the server sent before it went is still to be read, and the failure is
                     // told behind it.
                     slot.blocked = true;
-                    self.unread.push(place);
+                    self.unread.add(place, &mut slot.unread);
                 }
             }
-        }
-        if let Some(sent) = oldest {
-            self.arm(place, sent + self.shared.timeout);
         }
     }
 
@@ -79,7 +74,6 @@ impl Worker<'_> {
         let (Some(stream), Protection::Tls(tls)) = (&slot.stream, &mut slot.protection) else {
             return;
         };
-        let mut oldest = None;
         while !slot.blocked {
             let mut taken = 0;
             if slot.state == State::Open && !tls.wants_transmit() {
@@ -96,8 +90,7 @@ impl Worker<'_> {
                 let before = slot.machine.first_unsent();
                 slot.machine.transmitted(taken, now);
                 let begun = before..slot.machine.first_unsent();
-                let tally = &mut self.tally;
-                oldest = oldest.or(note_sent(&mut slot.exchanges, begun, now, tally));
+                note_sent(&mut slot.exchanges, begun, now, &mut self.tally);
             }
             match sent {
                 Ok(written) => {
@@ -107,12 +100,9 @@ impl Worker<'_> {
                 Err(Errno::AGAIN) => slot.blocked = true,
                 Err(_) => {
                     slot.blocked = true;
-                    self.unread.push(place);
+                    self.unread.add(place, &mut slot.unread);
                 }
             }
-        }
-        if let Some(sent) = oldest {
-            self.arm(place, sent + self.shared.timeout);
         }
     }
 
@@ -147,7 +137,10 @@ impl Worker<'_> {
     /// Reads on where reading was broken off for the sake of the others.
     pub(super) fn read_on(&mut self, buffer: &mut [u8]) {
         for _ in 0..self.unread.len() {
-            let place = self.unread.swap_remove(0);
+            let Some(place) = self.unread.next() else {
+                return;
+            };
+            self.slots[place as usize].unread = false;
             self.read(place, true, buffer);
             self.settle();
         }
@@ -198,7 +191,8 @@ impl Worker<'_> {
                 Err(error) => return self.fail(place, socket::classify(&error.into())),
             }
         }
-        self.unread.push(place);
+        let slot = &mut self.slots[place as usize];
+        self.unread.add(place, &mut slot.unread);
     }
 
     /// Opens what was received over TLS and feeds the machine with it.
@@ -281,9 +275,7 @@ impl Worker<'_> {
         for exchange in slot.exchanges.iter_mut().filter(|e| e.sent == 0) {
             exchange.due = exchange.planned.max(slot.reached);
         }
-        if let Some(sent) = note_sent(&mut slot.exchanges, begun, at, &mut self.tally) {
-            self.arm(place, sent + self.shared.timeout);
-        }
+        note_sent(&mut slot.exchanges, begun, at, &mut self.tally);
     }
 
     /// The server has ended its side.
@@ -322,15 +314,15 @@ fn hand_over(stream: &TcpStream, octets: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Notes that requests have begun to leave; gives the instant, where there were any.
+/// Notes that requests have begun to leave.
 pub(super) fn note_sent(
     exchanges: &mut VecDeque<Exchange>,
     begun: Range<RequestId>,
     now: Instant,
     tally: &mut Tally,
-) -> Option<u64> {
+) {
     if begun.is_empty() {
-        return None;
+        return;
     }
     // They are the youngest but for those that have not begun.
     for exchange in exchanges.iter_mut().rev() {
@@ -345,5 +337,4 @@ pub(super) fn note_sent(
             tally.sent(exchange);
         }
     }
-    Some(now.as_nanos())
 }

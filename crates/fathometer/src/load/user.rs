@@ -53,7 +53,7 @@ pub(super) struct User {
     /// Connections of its own that were established for its page.
     pub(super) connected: u32,
     pub(super) in_flight: u32,
-    /// Exchanges to be asked again.
+    /// Exchanges that wait for a connection: to be asked again, or planned when none had room.
     pub(super) again: Vec<Exchange>,
     pub(super) slots: Vec<u32>,
     /// Shared connections that its page has used and that are closed with it: place and number.
@@ -248,7 +248,13 @@ impl Worker<'_> {
         }
         loop {
             if let Some(&exchange) = self.users[place as usize].again.last() {
+                if self.is_overdue(&exchange) {
+                    self.users[place as usize].again.pop();
+                    self.fail_unsent(&exchange, Failure::TimedOut);
+                    return false;
+                }
                 let Some(slot) = self.connection(place, &exchange) else {
+                    self.wake_by(place, self.overdue_at(&exchange));
                     return false;
                 };
                 self.users[place as usize].again.pop();
@@ -277,14 +283,23 @@ impl Worker<'_> {
             let user = &self.users[place as usize];
             let target = user.targets(self.shared).members[usize::from(member)].0;
             let exchange = Exchange::planned(planned, place, user.page, member, target);
-            let Some(slot) = self.connection(place, &exchange) else {
-                return false;
+            let waits_alone = user.in_flight == 0;
+            let slot = match self.is_overdue(&exchange) {
+                true => Some(Err(Failure::TimedOut)),
+                false => self.connection(place, &exchange),
             };
+            // Beside others the next one is planned when there is a connection for it.
+            if slot.is_none() && !waits_alone {
+                return false;
+            }
             if !self.plan(&exchange, arrived) {
                 self.users[place as usize].cut = true;
                 continue;
             }
             self.users[place as usize].asked += 1;
+            let Some(slot) = slot else {
+                return self.wait_for_connection(place, exchange);
+            };
             match slot {
                 Ok(slot) => self.ask(slot, exchange),
                 Err(failure) => {
@@ -292,6 +307,23 @@ impl Worker<'_> {
                     return false;
                 }
             }
+        }
+    }
+
+    /// Keeps an exchange of a user that has nothing else under way until a connection has room for it, or
+    /// its time is up. The page is not over.
+    fn wait_for_connection(&mut self, place: u32, exchange: Exchange) -> bool {
+        self.users[place as usize].again.push(exchange);
+        self.wake_by(place, self.overdue_at(&exchange));
+        false
+    }
+
+    /// Lets a user go on at an instant at the latest.
+    fn wake_by(&mut self, place: u32, at: u64) {
+        let user = &mut self.users[place as usize];
+        if user.wake_at == 0 || at < user.wake_at {
+            user.wake_at = at;
+            self.timers.set(at, Timer::User(place));
         }
     }
 
@@ -376,13 +408,11 @@ impl Worker<'_> {
     /// Whether the user is to wait because it could not connect; then its timer is set.
     fn is_paused(&mut self, place: u32) -> bool {
         let user = &mut self.users[place as usize];
-        if user.pause_until <= self.now {
+        let until = user.pause_until;
+        if until <= self.now {
             return false;
         }
-        if user.wake_at != user.pause_until {
-            user.wake_at = user.pause_until;
-            self.timers.set(user.pause_until, Timer::User(place));
-        }
+        self.wake_by(place, until);
         true
     }
 
@@ -403,14 +433,21 @@ impl Worker<'_> {
                 None if self.is_planned_out() => return,
                 None => Exchange::planned(self.now, place, 0, 0, 0),
             };
-            let Some(slot) = self.connection(place, &exchange) else {
-                return;
-            };
+            if again.is_some() && self.is_overdue(&exchange) {
+                self.users[place as usize].again.pop();
+                return self.fail_unsent(&exchange, Failure::TimedOut);
+            }
+            let slot = self.connection(place, &exchange);
             let exchange = match again {
+                Some(exchange) if slot.is_none() => {
+                    return self.wake_by(place, self.overdue_at(&exchange));
+                }
                 Some(exchange) => {
                     self.users[place as usize].again.pop();
                     exchange
                 }
+                // A user always waits for something: for a stream, where nothing else is under way.
+                None if slot.is_none() && self.users[place as usize].in_flight > 0 => return,
                 None if self.is_superfluous(place) => return self.leave_filling(place),
                 None if !self.plan(&exchange, false) => return,
                 None => {
@@ -423,8 +460,12 @@ impl Worker<'_> {
                 }
             };
             match slot {
-                Ok(slot) => self.ask(slot, exchange),
-                Err(failure) => return self.fail_unsent(&exchange, failure),
+                Some(Ok(slot)) => self.ask(slot, exchange),
+                Some(Err(failure)) => return self.fail_unsent(&exchange, failure),
+                None => {
+                    self.wait_for_connection(place, exchange);
+                    return;
+                }
             }
         }
     }

@@ -7,6 +7,7 @@
 mod agreement;
 mod counts;
 mod endings;
+mod heads;
 mod http3;
 mod idle;
 #[path = "../support/nobody.rs"]
@@ -15,6 +16,7 @@ mod outputs;
 #[expect(dead_code, reason = "peers need more of it")]
 #[path = "../peers/support.rs"]
 mod peer;
+mod printing;
 mod probes;
 mod protocols;
 #[path = "../support/quiet.rs"]

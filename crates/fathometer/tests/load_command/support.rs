@@ -41,7 +41,9 @@ impl Ended {
 /// Runs `fathometer load` to its end.
 pub fn load(url: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(FATHOMETER);
-    command.args(["load", "--quiet", url]).args(arguments);
+    // What the server saw is compared with one window, noise or not.
+    command.args(["load", "--quiet", "--repeats", "0", url]);
+    command.args(arguments);
     fathometer(&command)
 }
 

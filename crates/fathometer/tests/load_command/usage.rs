@@ -44,6 +44,10 @@ fn arguments_that_nobody_can_follow_are_usage_errors() {
         (&["--timeout", "0s"], &["--timeout", "longer than nothing"]),
         (&["--connect-timeout", "0"], &["--connect-timeout"]),
         (&["--timeout", "3 weeks"], &["--timeout", "weeks"]),
+        (&["-d", "99999999h"], &["--duration", "at most"]),
+        (&["--speed", "1e-20"], &["--speed", "at least"]),
+        (&["--speed", "inf"], &["--speed", "finite"]),
+        (&["--speed", "nan"], &["--speed"]),
         (&["--speed", "0"], &["--speed", "above 0"]),
         (&["--speed", "fast"], &["--speed", "above 0"]),
         (&["--policy", "h4"], &["--policy", "\"h4\"", "h1.1"]),
@@ -87,14 +91,18 @@ fn servers_that_cannot_be_reached_are_told_before_the_test() {
         ),
         (&format!("http://{gone}/"), &[&gone, "refused", "port"]),
         ("http://127.0.0.1:99999/", &["127.0.0.1:99999", "port"]),
-        ("ftp://localhost/", &["ftp://localhost/", "http://host"]),
         (&format!("https://{gone}/"), &[&gone, "refused", "port"]),
-        ("localhost", &["\"localhost\"", "http://host"]),
-        ("http:///path", &["http:///path", "no host"]),
-        ("http://me@localhost/", &["http://me@localhost/", "no host"]),
-        ("http://localhost/a b", &["' '", "percent-encoded"]),
     ] {
         assert_told(url, &load(url, &["-d", "10s"]), 1, words);
+    }
+    for (url, words) in [
+        ("ftp://localhost/", &["ftp://localhost/", "http://host"][..]),
+        ("localhost", &["\"localhost\"", "http://host"]),
+        ("http:///path", &["http:///path", "no host"]),
+        ("http://me@localhost/", &["@localhost/", "credentials"]),
+        ("http://localhost/a b", &["' '", "percent-encoded"]),
+    ] {
+        assert_told(url, &load(url, &["-d", "10s"]), 2, words);
     }
     let elsewhere = load("http://localhost/", &["--connect-to", &gone]);
     assert_told("--connect-to", &elsewhere, 1, &[&gone, "refused"]);
@@ -126,13 +134,15 @@ fn what_is_read_and_written_is_told_with_its_place() {
     let missing = folder.path().join("missing").display().to_string();
     let server = Server::start(|_| Answer::Whole(10));
     let url = format!("http://{}/", server.address);
-    let try_all = |option: &str, cases: &[(&str, &[&str])]| {
+    let try_all = |code: i32, option: &str, cases: &[(&str, &[&str])]| {
         for (value, words) in cases {
             let what = format!("{option} {value}");
-            assert_told(&what, &load(&url, &[option, value, "-d", "10s"]), 1, words);
+            let ended = load(&url, &[option, value, "-d", "10s"]);
+            assert_told(&what, &ended, code, words);
         }
     };
     try_all(
+        1,
         "--workload",
         &[
             ("wobstone", &["\"wobstone\"", "webstone", "surge"]),
@@ -153,8 +163,11 @@ fn what_is_read_and_written_is_told_with_its_place() {
         ],
     );
     try_all(
+        2,
         "--rate",
         &[
+            ("1e308", &["--rate", "1e308", "at most"]),
+            ("inf", &["--rate", "finite"]),
             ("fast", &["--rate", "\"fast\""]),
             ("0", &["--rate", "asks for nothing"]),
             ("5/d", &["--rate", "\"d\"", "/m"]),
@@ -162,6 +175,7 @@ fn what_is_read_and_written_is_told_with_its_place() {
         ],
     );
     try_all(
+        2,
         "--steps",
         &[
             ("10", &["\"10\"", "no @"]),
@@ -170,6 +184,7 @@ fn what_is_read_and_written_is_told_with_its_place() {
         ],
     );
     try_all(
+        2,
         "--header",
         &[
             ("Accept", &["\"Accept\"", "Name: value"]),
@@ -179,29 +194,38 @@ fn what_is_read_and_written_is_told_with_its_place() {
         ],
     );
     try_all(
+        2,
         "--save",
         &[
-            ("figures.doc", &["figures.doc", ".parquet"]),
+            ("figures.html", &["figures.html", ".parquet"]),
             ("figures", &["figures", ".json"]),
+        ],
+    );
+    try_all(
+        1,
+        "--save",
+        &[
             (&format!("{missing}/it.json"), &[&missing, "--save"]),
             (&format!("{missing}/it.parquet"), &[&missing, "--save"]),
         ],
     );
     try_all(
+        1,
         "--body",
         &[(&format!("@{missing}"), &[&missing, "No such file"])],
     );
-    try_all("--method", &[("G T", &["G T", "method"])]);
+    try_all(2, "--method", &[("G T", &["G T", "method"])]);
     try_all(
+        2,
         "--arrivals",
         &[("poisson", &["--rate"]), ("recorded", &["log:FILE"])],
     );
     for workload in ["webstone", "specweb96", "today"] {
         let ended = load(&url, &["--workload", workload, "--ue", "5"]);
-        assert_told(workload, &ended, 1, &[workload, "no pauses", "-c"]);
+        assert_told(workload, &ended, 2, &[workload, "no pauses", "-c"]);
     }
     let ended = load(&url, &["--ue", "5"]);
-    assert_told("--ue", &ended, 1, &["URL", "no pauses", "-c"]);
+    assert_told("--ue", &ended, 2, &["URL", "no pauses", "-c"]);
     assert_eq!(server.seen(), [], "nothing was asked of the server");
 }
 
@@ -240,12 +264,41 @@ fn policies_that_a_url_does_not_allow_are_told() {
         };
         let mut all = arguments.to_vec();
         all.extend(["--connect-timeout", patience]);
-        assert_told(&what, &load(url, &all), 1, words);
+        // What the server is like is known by asking it; the rest the command line says.
+        let code = match arguments {
+            ["--policy", "h3", "-k"] => 1,
+            ["--policy", "h2c"] if url == &http => 1,
+            ["--insecure"] if url == &https => 1,
+            _ => 2,
+        };
+        assert_told(&what, &load(url, &all), code, words);
     }
     // The preface of HTTP/2 looks like a request, and is made so that nobody carries it out.
     let seen = server.seen();
     let asked = seen.iter().filter(|seen| seen.method.starts_with("GET"));
     assert_eq!(asked.count(), 0, "{seen:?}");
+}
+
+#[test]
+fn a_server_that_says_nothing_is_told_with_the_time_it_had() {
+    // The kernel takes connections, and nobody ever reads them.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for (scheme, policy) in [("http", "h2c"), ("https", "h2")] {
+        let url = format!("{scheme}://{address}/");
+        let mut arguments = vec!["--policy", policy, "--connect-timeout", "300ms"];
+        if scheme == "https" {
+            arguments.push("-k");
+        }
+        let ended = load(&url, &arguments);
+        assert_told(
+            &url,
+            &ended,
+            1,
+            &["timed out", "300ms", "--connect-timeout"],
+        );
+        assert!(!ended.err.contains("Resource temporarily"), "{}", ended.err);
+    }
 }
 
 #[test]

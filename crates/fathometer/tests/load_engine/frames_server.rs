@@ -55,6 +55,8 @@ pub struct Opening {
     pub settings: Option<Vec<(u16, u32)>>,
     /// How long it holds requests back before it deals with all that have come.
     pub gathers: Duration,
+    /// What it says unasked, so long after it has said its settings.
+    pub later: Option<(Duration, Vec<u8>)>,
 }
 
 impl Default for Opening {
@@ -62,6 +64,7 @@ impl Default for Opening {
         Opening {
             settings: Some(Vec::new()),
             gathers: Duration::ZERO,
+            later: None,
         }
     }
 }
@@ -150,6 +153,14 @@ impl Connection<'_> {
             write::settings(&mut out, entries.iter().copied());
         }
         self.stream.write_all(&out)?;
+        if let Some((after, octets)) = opening.later.clone() {
+            let mut stream = self.stream.try_clone()?;
+            thread::spawn(move || {
+                thread::sleep(after);
+                // A client that has gone does not hear it.
+                let _ = stream.write_all(&octets);
+            });
+        }
         loop {
             let header = self.header()?;
             let mut payload = vec![0; header.length as usize];
@@ -238,7 +249,7 @@ impl Connection<'_> {
 }
 
 /// A response; whole, or broken off.
-fn answer(out: &mut Vec<u8>, stream: StreamId, octets: usize, whole: bool) {
+pub fn answer(out: &mut Vec<u8>, stream: StreamId, octets: usize, whole: bool) {
     let carrier = write::Carrier::Headers {
         end_stream: false,
         dependency: None,

@@ -1,6 +1,7 @@
 //! The load engine against servers that do as they are told, on real sockets.
 
 mod connections;
+mod fairness;
 mod frames_server;
 mod multiplexed;
 #[path = "../support/nobody.rs"]
@@ -8,6 +9,7 @@ mod nobody;
 #[path = "../support/quiet.rs"]
 mod quiet;
 mod server;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

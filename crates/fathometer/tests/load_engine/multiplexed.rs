@@ -65,6 +65,7 @@ fn the_servers_limit_of_streams_is_kept() {
     let opening = Opening {
         settings: Some(vec![(id::MAX_CONCURRENT_STREAMS, 3)]),
         gathers: 5 * MILLI,
+        ..Opening::default()
     };
     let server = FramesServer::start(opening, |asked| match asked.number {
         // Requests leave before the limit is known.

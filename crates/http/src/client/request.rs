@@ -103,6 +103,8 @@ impl PreparedRequest {
         fields: &[(String, String)],
         content: Option<u64>,
     ) -> Result<PreparedRequest, SendError> {
+        // RFC 9110 section 8.6: where the method gives content a meaning, its absence is told.
+        let content = content.or(matches!(method, "POST" | "PUT" | "PATCH").then_some(0));
         match protocol {
             Protocol::Http1(version) => {
                 h1::client::PreparedRequest::new(method, host, version, fields, content)

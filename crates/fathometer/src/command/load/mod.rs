@@ -22,11 +22,12 @@ use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched};
 use self::output::Format;
 use self::probes::{Probes, Target};
 use self::security::SecurityArguments;
-use super::Failure;
-use super::arguments::{some_time, time};
+use super::arguments::{factor, some_time, time};
+use super::{Failure, usage};
 use crate::load::{self, Limit, Live, Options, Phase, Users, Windows};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use crate::quic::UdpOffload;
+use crate::secrets;
 use crate::study::run::machine_facts;
 use crate::url::{self, Url};
 
@@ -69,7 +70,7 @@ pub struct LoadArguments {
     #[arg(long, value_enum, value_name = "PROCESS")]
     arrivals: Option<ArrivalsChoice>,
     /// Replay recorded times so many times as fast
-    #[arg(long, value_name = "FACTOR", value_parser = speed, default_value = "1")]
+    #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "1")]
     speed: f64,
     /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipelineN,
     /// h1.1-early-close, h2, h2c, h2xN, h2-sharded, h3 [default: h1.1; over TLS h2 where the server
@@ -172,6 +173,10 @@ pub struct LoadArguments {
     /// .prom, .txt, or .parquet (a row for every exchange); may be given several times
     #[arg(long, value_name = "FILE")]
     save: Vec<PathBuf>,
+    /// Repeat the measured window up to N times where noise of this machine alone (late wake-ups, a hypervisor that
+    /// takes the processors) made it INVALID [default: 2; with --requests 0]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=100))]
+    repeats: Option<u32>,
     /// Show no progress
     #[arg(short = 'q', long)]
     quiet: bool,
@@ -185,7 +190,11 @@ const EXAMPLES: &str = "Examples:
   fathometer load http://127.0.0.1:8080/ --workload surge --ue 200 -d 10m
   fathometer load http://127.0.0.1:8080/ -c 200 --probe $(pgrep -o nginx)
   fathometer load https://127.0.0.1:8443/ -c 16 -m 16 --insecure    HTTP/2, 16 streams on each of 16
-Exit codes: 0 done, 1 failed or interrupted, 2 usage, 3 measured but INVALID, 4 a promise was broken.";
+Exit codes: 0 done, 1 failed or interrupted, or no exchange succeeded, 2 usage, 3 measured but INVALID (an SLO is
+inconclusive then), 4 an SLO was broken, or the server stopped answering before the end.";
+
+/// How often a window is repeated that noise made INVALID, when nobody says.
+const REPEATS: u32 = 2;
 
 /// How the requests of an open loop follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -220,16 +229,18 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         clock,
     )?;
     let saved = output::Saved::begin(&arguments.save, &planned.plan)?;
-    let options = Options {
+    let (fields, host_field) = fields(&arguments.headers)?;
+    let options = || Options {
         users: planned.users.clone(),
         policy: met.policy,
-        tls: met.tls,
+        tls: met.tls.clone(),
         windows: Windows {
             stream: arguments.h2_window,
             connection: arguments.h2_connection_window,
         },
         udp_offload: arguments.udp_offload,
-        fields: fields(&arguments.headers)?,
+        fields: fields.clone(),
+        host_field: host_field.clone(),
         timeout: arguments.timeout,
         connect_timeout: arguments.connect_timeout,
         warm_up: arguments.warmup,
@@ -252,16 +263,33 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         reset_on_close: arguments.reset,
         count_targets: arguments.targets,
         recorder: saved.recorder(),
-        ..Options::new(address, url.authority, Arc::clone(&planned.plan))
+        ..Options::new(address, url.authority.clone(), Arc::clone(&planned.plan))
     };
     let title = title(arguments, met.policy, &planned);
-    let mut view = LoadView::new(Kind::detect(arguments.quiet), outline(title, &options));
     let probes = Probes::start(&arguments.probe, clock)?;
-    let result = load::run(options, clock, &|| interrupt.is_raised(), &mut |live| {
-        show(&mut view, live);
-    });
-    view.finish();
-    let mut result = result?;
+    // Exactly so many requests are not followed by others.
+    let most = arguments.requests.map_or(REPEATS, |_| 0);
+    let most = arguments.repeats.unwrap_or(most);
+    let mut repeated = 0;
+    let mut result = loop {
+        let options = options();
+        let outline = outline(title.clone(), &options);
+        let mut view = LoadView::new(Kind::detect(arguments.quiet), outline);
+        let result = load::run(options, clock, &|| interrupt.is_raised(), &mut |live| {
+            show(&mut view, live);
+        });
+        view.finish();
+        let result = result?;
+        if repeated == most || interrupt.is_raised() || !load::is_noise(&result.validity) {
+            break result;
+        }
+        repeated += 1;
+        eprintln!(
+            "INVALID by noise of this machine ({}): repeated, {repeated} of {most} times at most",
+            result.validity.reasons.join("; ")
+        );
+    };
+    result.generator.repeated = repeated;
     result.server = probes.map(|probes| probes.stop(&result));
     describe(&mut result, arguments, met.policy, &planned);
     let promises = arguments
@@ -274,8 +302,15 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     } else {
         arguments.format
     };
+    // A file that cannot be written prevents neither the others nor the screen.
+    let failures = saved.write(&result, &promises);
     print!("{}", format.render(&result, &promises)?);
-    saved.write(&result, &promises)?;
+    for failure in &failures {
+        eprintln!("fathometer: {failure}");
+    }
+    if !failures.is_empty() {
+        return Ok(ExitCode::from(1));
+    }
     if interrupt.is_raised() && is_cut_short(&result) {
         eprintln!("{}", cut_short(&result));
         return Ok(ExitCode::from(1));
@@ -320,6 +355,8 @@ fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
     let counts = &result.measured.counts;
     if !result.validity.is_valid() {
         ExitCode::from(3)
+    } else if result.measured.ended.silent_from.is_some() {
+        ExitCode::from(4)
     } else if promises.iter().any(|promise| !promise.kept) {
         ExitCode::from(4)
     } else if counts.completed == 0 && counts.planned > 0 {
@@ -330,44 +367,52 @@ fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
     }
 }
 
-fn fields(headers: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let mut fields = vec![(
-        "User-Agent".to_owned(),
-        concat!("fathometer/", env!("CARGO_PKG_VERSION")).to_owned(),
-    )];
+/// The fields of every request, and what the Host field says where one was given.
+#[expect(
+    clippy::type_complexity,
+    reason = "both come out of the same arguments"
+)]
+fn fields(headers: &[String]) -> Result<(Vec<(String, String)>, Option<String>), Failure> {
+    let mut host = None;
+    let mut fields = Vec::new();
     for header in headers {
         let Some((name, value)) = header.split_once(':') else {
-            return Err(format!("{header:?} is no request field: write 'Name: value'").into());
+            return Err(usage(format!(
+                "{header:?} is no request field: write 'Name: value'"
+            )));
         };
         let name = name.trim();
         let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(is_token) {
-            return Err(
-                format!("{header:?} is no request field: {name:?} is no name of one").into(),
-            );
+            return Err(usage(format!(
+                "{:?} is no request field: {name:?} is no name of one",
+                secrets::redact_field(header)
+            )));
         }
         if value
             .trim()
             .contains(|c: char| c.is_ascii_control() && c != '\t')
         {
-            return Err(format!(
-                "{header:?} is no request field: its value has a control character"
-            )
-            .into());
+            return Err(usage(format!(
+                "{:?} is no request field: its value has a control character",
+                secrets::redact_field(header)
+            )));
         }
-        if name.eq_ignore_ascii_case("user-agent") {
-            fields.remove(0);
+        if name.eq_ignore_ascii_case("host") {
+            // A message has one (RFC 9112 section 3.2): it says what the URL's host would have said.
+            if host.replace(value.trim().to_owned()).is_some() {
+                return Err(usage("two Host fields were given, and a request has one"));
+            }
+            continue;
         }
         fields.push((name.to_owned(), value.trim().to_owned()));
     }
-    Ok(fields)
-}
-
-fn speed(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
-        _ => Err("write a number above 0: 2 is twice as fast, 0.5 half as fast".to_owned()),
+    let is_agent = |(name, _): &(String, String)| name.eq_ignore_ascii_case("user-agent");
+    if !fields.iter().any(is_agent) {
+        let agent = concat!("fathometer/", env!("CARGO_PKG_VERSION"));
+        fields.insert(0, ("User-Agent".to_owned(), agent.to_owned()));
     }
+    Ok((fields, host))
 }
 
 /// Half of the processors: the server under test, when it is on this machine, needs some too.
@@ -423,7 +468,7 @@ fn describe(
 ) {
     let setup = &mut result.setup;
     setup.url.clone_from(&arguments.url);
-    setup.command = std::env::args().collect();
+    setup.command = crate::secrets::command_line();
     setup.version = env!("CARGO_PKG_VERSION").to_owned();
     setup.machine = machine_facts(&Machine::read());
     let mut defaults = Vec::new();

@@ -1,8 +1,9 @@
 //! What a load test leaves: the screen, files, and a row for every exchange.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use clap::ValueEnum;
 use fathometer_analysis::load::{self, LoadResult, Summary, Verdict};
@@ -10,7 +11,7 @@ use fathometer_columnar::{PartsWriter, part_name};
 use fathometer_model::ExchangeRow;
 use fathometer_workload::plan::Plan;
 
-use super::super::Failure;
+use super::super::{Failure, usage};
 use crate::load::{Recorder, RecorderError};
 
 /// Rows in a part of a record: a killed test loses at most the part that was being written.
@@ -82,6 +83,26 @@ impl Format {
 pub struct Saved {
     files: Vec<(Format, PathBuf)>,
     rows: Option<(PathBuf, Vec<String>)>,
+    record: Record,
+}
+
+/// What became of the record of exchanges. It is written while the test runs, and the test goes on without it.
+#[derive(Clone, Default)]
+struct Record(Arc<Mutex<RecordState>>);
+
+#[derive(Default)]
+struct RecordState {
+    /// The parts that were begun; all but the last are whole.
+    parts: Vec<PathBuf>,
+    /// The next one could not be begun: the last is whole too.
+    is_unopened: bool,
+    failure: Option<String>,
+}
+
+impl Record {
+    fn lock(&self) -> MutexGuard<'_, RecordState> {
+        self.0.lock().unwrap_or_else(|lock| lock.into_inner())
+    }
 }
 
 impl Saved {
@@ -91,6 +112,7 @@ impl Saved {
         let mut saved = Saved {
             files: Vec::new(),
             rows: None,
+            record: Record::default(),
         };
         for path in paths {
             if path.extension().is_some_and(|ending| ending == "parquet") {
@@ -103,11 +125,10 @@ impl Saved {
                 continue;
             }
             let Some(format) = Format::of(path) else {
-                return Err(format!(
+                return Err(usage(format!(
                     "{} does not say what is to be in it: end it in .json, .csv, .timeline.csv, .hlog, .prom, .txt or .parquet",
                     path.display()
-                )
-                .into());
+                )));
             };
             probe(path)?;
             saved.files.push((format, path.clone()));
@@ -115,27 +136,48 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Who writes a row for every exchange, when that was asked for.
+    /// Who writes a row for every exchange, when that was asked for. What an earlier one has written goes.
     pub fn recorder(&self) -> Option<Box<dyn Recorder>> {
         let (path, targets) = self.rows.clone()?;
-        Some(Box::new(Rows::new(path, &targets)))
+        for part in std::mem::take(&mut *self.record.lock()).parts {
+            // It is written again, or told.
+            let _ = std::fs::remove_file(part);
+        }
+        Some(Box::new(Rows::new(path, &targets, self.record.clone())))
     }
 
-    /// Writes the files, each whole or not at all.
-    pub fn write(&self, result: &LoadResult, promises: &[Verdict]) -> Result<(), Failure> {
+    /// Writes the files, each whole or not at all. Gives what failed, the record of exchanges among it.
+    pub fn write(&self, result: &LoadResult, promises: &[Verdict]) -> Vec<String> {
+        let mut failures: Vec<String> = self.record.lock().failure.clone().into_iter().collect();
         for (format, path) in &self.files {
-            let text = format.render(result, promises)?;
-            let mut partial = path.clone().into_os_string();
-            partial.push(".partial");
-            std::fs::write(&partial, text)
-                .and_then(|()| std::fs::rename(&partial, path))
-                .map_err(|error| {
-                    let _ = std::fs::remove_file(&partial);
-                    refused(path, &error)
-                })?;
+            let written = format.render(result, promises).and_then(|text| {
+                write_whole(path, &text).map_err(|error| refused(path, &error).into())
+            });
+            failures.extend(written.err().map(|failure| failure.to_string()));
         }
-        Ok(())
+        failures
     }
+}
+
+/// Writes a file beside its place, and puts it there when it is whole and on the disk.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    // A device or a pipe is written as it is.
+    if path.exists() && !path.is_file() {
+        return std::fs::write(path, text);
+    }
+    let mut partial = path.to_owned().into_os_string();
+    partial.push(".partial");
+    let written = File::create(&partial)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            // A disk may find out only now that it is full.
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    written
 }
 
 /// Makes sure that a file can be made there; what is there already stays until it is replaced.
@@ -175,31 +217,68 @@ type Opener = Box<dyn FnMut(u32) -> std::io::Result<BufWriter<File>> + Send>;
 
 /// Rows of exchanges into Parquet files.
 struct Rows {
+    path: PathBuf,
     writer: Option<PartsWriter<BufWriter<File>, Opener>>,
+    record: Record,
 }
 
 impl Rows {
-    fn new(path: PathBuf, targets: &[String]) -> Rows {
-        let open: Opener =
-            Box::new(move |number| Ok(BufWriter::new(File::create(part(&path, number))?)));
+    fn new(path: PathBuf, targets: &[String], record: Record) -> Rows {
+        let (place, parts) = (path.clone(), record.clone());
+        let open: Opener = Box::new(move |number| {
+            let part = part(&place, number);
+            let opened = File::create(&part);
+            match &opened {
+                Ok(_) => parts.lock().parts.push(part),
+                Err(_) => parts.lock().is_unopened = true,
+            }
+            Ok(BufWriter::new(opened?))
+        });
         Rows {
+            path,
             writer: Some(PartsWriter::new(ROWS_PER_PART, Vec::new(), targets, open)),
+            record,
         }
+    }
+
+    /// Ends the record, and keeps why. The part that was being written has no end, and nobody could read it.
+    fn give_up(&mut self, error: &RecorderError) {
+        self.writer = None;
+        let mut record = self.record.lock();
+        if !record.is_unopened
+            && let Some(broken) = record.parts.pop()
+            && broken.is_file()
+        {
+            let _ = std::fs::remove_file(broken);
+        }
+        let whole = record.parts.len() as u64;
+        record.failure = Some(format!(
+            "failed to write {}: {error}: the rows of the first {} exchanges are kept, all other figures are whole; \
+             name another place with --save",
+            self.path.display(),
+            whole * ROWS_PER_PART
+        ));
     }
 }
 
+/// A failure to write is told when the test is over: the figures do not need the record.
 impl Recorder for Rows {
     fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError> {
-        match &mut self.writer {
-            Some(writer) => Ok(writer.write(&rows)?),
-            None => Ok(()),
+        if let Some(writer) = &mut self.writer {
+            match writer.write(&rows) {
+                Ok(()) => {}
+                Err(error) => self.give_up(&error.into()),
+            }
         }
+        Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), RecorderError> {
-        match self.writer.take() {
-            Some(writer) => Ok(writer.finish().map(drop)?),
-            None => Ok(()),
+        if let Some(writer) = self.writer.take()
+            && let Err(error) = writer.finish()
+        {
+            self.give_up(&error.into());
         }
+        Ok(())
     }
 }

@@ -9,9 +9,9 @@ use fathometer_workload::arrivals::{Arrivals, Piece, Profile};
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{Choice, Plan, Sessions, Target};
 
-use super::super::Failure;
 use super::super::arguments::time;
 use super::super::site::stages;
+use super::super::{Failure, usage};
 use super::rate::{self, Stretch};
 use super::{ArrivalsChoice, LoadArguments, USERS};
 use crate::load::Users;
@@ -29,6 +29,9 @@ pub struct Planned {
     /// What the workload's reader should know.
     pub notes: Vec<String>,
 }
+
+/// The longest replay: ten years.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Between the starts of two user equivalents, as SURGE had it.
 const UE_START: Duration = Duration::from_millis(50);
@@ -65,12 +68,14 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
             let arrivals = match process {
                 ArrivalsChoice::Recorded => {
                     let Some(times) = recorded else {
-                        return Err("--arrivals recorded needs a workload with recorded times: log:FILE or har:FILE".into());
+                        return Err(usage(
+                            "--arrivals recorded needs a workload with recorded times: log:FILE or har:FILE",
+                        ));
                     };
                     // A second beyond the last one, so that it is part of it.
-                    length = times
-                        .last()
-                        .map(|last| last.div_f64(arguments.speed) + Duration::from_secs(1));
+                    length = times.last().map(|last| {
+                        last.div_f64(arguments.speed).min(LONGEST) + Duration::from_secs(1)
+                    });
                     Arrivals::recorded(times, arguments.speed)?
                 }
                 ArrivalsChoice::Constant => Arrivals::constant(profile(arguments)?),
@@ -121,14 +126,13 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
             Some(name) => format!("the workload {name} has"),
             None => "a single URL has".to_owned(),
         };
-        return Err(format!(
+        return Err(usage(format!(
             "{what} no pauses and no sessions, so there is no user equivalent of it: use -c instead of --ue"
-        )
-        .into());
+        )));
     }
     let users = arguments.ue.or(arguments.connections);
     let mut steps = match &arguments.steps {
-        Some(text) => steps(text)?,
+        Some(text) => steps(text).map_err(usage)?,
         None => Vec::new(),
     };
     let first = steps
@@ -171,9 +175,9 @@ fn steps(text: &str) -> Result<Vec<(Duration, u32)>, String> {
 
 fn profile(arguments: &LoadArguments) -> Result<Profile, Failure> {
     let Some(text) = &arguments.rate else {
-        return Err("an open loop needs a --rate".into());
+        return Err(usage("an open loop needs a --rate"));
     };
-    let stretches = rate::parse(text).map_err(|error| format!("--rate {text}: {error}"))?;
+    let stretches = rate::parse(text).map_err(|error| usage(format!("--rate {text}: {error}")))?;
     let whole = arguments.warmup + arguments.duration.unwrap_or(super::TIME);
     let given: Duration = stretches.iter().filter_map(|stretch| stretch.length).sum();
     let rest = whole.saturating_sub(given);

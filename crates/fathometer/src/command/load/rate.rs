@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use fathometer_model::Rate;
+
 use super::super::arguments;
 
 /// A stretch of time in which the rate goes evenly from one value to another.
@@ -75,10 +77,9 @@ fn per_second(text: &str) -> Result<f64, String> {
         .trim()
         .parse()
         .map_err(|_| format!("{text:?} is no rate: write requests a second, as in 1000"))?;
-    if !rate.is_finite() || rate < 0.0 {
-        return Err(format!("{text:?} is no rate that can be kept"));
-    }
-    Ok(rate / seconds)
+    let rate = Rate::try_from(rate / seconds)
+        .map_err(|error| format!("{text:?} is no rate that can be kept: {error}"))?;
+    Ok(rate.per_second())
 }
 
 #[cfg(test)]
@@ -119,6 +120,10 @@ mod tests {
             ("5/d", "\"d\""),
             ("0", "asks for nothing"),
             ("5x0s", "\"5x0s\""),
+            ("1e308", "at most"),
+            ("nan", "finite"),
+            ("1e-300", "at least"),
+            ("5x99999999h", "at most"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(place), "{text}: {error}");

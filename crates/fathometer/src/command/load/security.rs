@@ -17,7 +17,7 @@ use fathometer_tls::{
     Version as TlsVersion,
 };
 
-use super::super::Failure;
+use super::super::{Failure, usage};
 use super::quic;
 use crate::key_log::KeyLogFile;
 use crate::load::security::{agreement, agrees, without_port};
@@ -174,10 +174,9 @@ fn meant(
         // The URL of a policy that can be either says which.
         (true, false) if !policy.protocol.multiplexes() => policy.tls = true,
         (true, false) => {
-            return Err(format!(
+            return Err(usage(format!(
                 "{policy} is HTTP/2 without TLS, and the URL says https: write http, or --policy h2"
-            )
-            .into());
+            )));
         }
         (false, true) => {
             let without = match policy.protocol {
@@ -185,10 +184,9 @@ fn meant(
                 Protocol::Http2 => "--policy h2c",
                 Protocol::Http3 => "another policy",
             };
-            return Err(format!(
+            return Err(usage(format!(
                 "{policy} is over TLS, and the URL says http: write https, or {without}"
-            )
-            .into());
+            )));
         }
         _ => {}
     }
@@ -205,11 +203,10 @@ fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Polic
         Protocol::Http1(_) if streams == 1 => {}
         Protocol::Http1(Version::Http11) => policy.pipeline = Some(streams),
         Protocol::Http1(_) => {
-            return Err(format!(
+            return Err(usage(format!(
                 "--max-streams {streams} needs a protocol that has several requests under way on a \
                  connection, and {policy} has none"
-            )
-            .into());
+            )));
         }
     }
     Ok(Some(policy))
@@ -227,7 +224,7 @@ pub fn meet(
 ) -> Result<Met, Failure> {
     let wanted = meant(asked.0, asked.1, url)?;
     if !url.secure && arguments.are_given() {
-        return Err("options of TLS need an https URL".into());
+        return Err(usage("options of TLS need an https URL"));
     }
     if let Some(policy) = wanted.filter(|policy| policy.protocol == Protocol::Http3) {
         return met_by_quic(policy, arguments, url, address, patience, clock);
@@ -236,11 +233,11 @@ pub fn meet(
     let _ = connection.set_read_timeout(Some(patience.max(Duration::from_millis(1))));
     let _ = connection.set_write_timeout(Some(patience.max(Duration::from_millis(1))));
     let met = if url.secure {
-        secured(wanted, arguments, url, &mut connection, clock)?
+        secured(wanted, arguments, url, &mut connection, patience, clock)?
     } else {
         let policy = wanted.unwrap_or(Policy::plain(Protocol::Http1(Version::Http11)));
         if policy.protocol == Protocol::Http2 {
-            prior_knowledge(&mut connection, address)?;
+            prior_knowledge(&mut connection, address, patience)?;
         }
         Met { policy, tls: None }
     };
@@ -297,6 +294,7 @@ fn secured(
     arguments: &SecurityArguments,
     url: &Url,
     connection: &mut TcpStream,
+    patience: Duration,
     clock: Clock,
 ) -> Result<Met, Failure> {
     let mut options = arguments.options(clock)?;
@@ -319,7 +317,7 @@ fn secured(
     let first = ClientSettings::new(first).map_err(|error| error.to_string())?;
     let name = without_port(&url.authority);
     let session = shake_hands(&first, name, connection, clock)
-        .map_err(|failure| failure.told(&url.authority))?;
+        .map_err(|failure| failure.told(&url.authority, patience))?;
     let agreed = session.alpn();
     let policy = match wanted {
         Some(policy) if agrees(policy.protocol, agreed) => policy,
@@ -357,6 +355,17 @@ fn secured(
     })
 }
 
+/// An error of a connection whose waits are bounded, in words.
+fn waited(error: &std::io::Error, patience: Duration) -> String {
+    match error.kind() {
+        // So the kernel tells that the time of SO_RCVTIMEO is up.
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => format!(
+            "timed out: no answer within {patience:?} (--connect-timeout says how long to wait)"
+        ),
+        _ => error.to_string(),
+    }
+}
+
 /// The alert of a server that knows none of the protocols offered (RFC 7301 section 3.2).
 const NO_PROTOCOL: Alert = Alert(120);
 
@@ -378,7 +387,7 @@ enum Unsecured {
 }
 
 impl Unsecured {
-    fn told(self, host: &str) -> Failure {
+    fn told(self, host: &str, patience: Duration) -> Failure {
         let told = match self {
             Unsecured::Tls(
                 failure @ (TlsFailure::NoCommonProtocol | TlsFailure::Alert(NO_PROTOCOL)),
@@ -391,7 +400,8 @@ impl Unsecured {
             ),
             Unsecured::Tls(failure) => format!("failed to establish TLS with {host}: {failure}"),
             Unsecured::Transport(error) => format!(
-                "failed to establish TLS with {host}: {error}: does the server speak TLS on this port?"
+                "failed to establish TLS with {host}: {}: does the server speak TLS on this port?",
+                waited(&error, patience)
             ),
         };
         told.into()
@@ -430,7 +440,11 @@ fn shake_hands(
 }
 
 /// Whether the server of an `http` URL begins to speak HTTP/2 when it is spoken to in it.
-fn prior_knowledge(connection: &mut TcpStream, address: SocketAddr) -> Result<(), Failure> {
+fn prior_knowledge(
+    connection: &mut TcpStream,
+    address: SocketAddr,
+    patience: Duration,
+) -> Result<(), Failure> {
     let wrong = |what: String| -> Failure {
         format!(
             "{address} does not speak HTTP/2 without TLS: {what}; is it HTTP/1.1 (--policy h1.1), or \
@@ -442,13 +456,13 @@ fn prior_knowledge(connection: &mut TcpStream, address: SocketAddr) -> Result<()
     h2::frame::write::settings(&mut words, std::iter::empty());
     connection
         .write_all(&words)
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| wrong(waited(&error, patience)))?;
     let mut header = [0; h2::frame::HEADER_LENGTH];
     connection
         .read_exact(&mut header)
         .map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => wrong("it ended the connection".to_owned()),
-            _ => wrong(error.to_string()),
+            _ => wrong(waited(&error, patience)),
         })?;
     let parsed = h2::frame::Header::parse(&header);
     if parsed.kind == h2::frame::FrameType::SETTINGS && parsed.stream.is_connection() {

@@ -1,0 +1,73 @@
+//! Whose turn it is to be read: first in, first out, so that a connection that always has more to read
+//! does not keep others from being read.
+
+use std::collections::VecDeque;
+
+/// Connections that wait to be read, each at most once.
+#[derive(Debug, Default)]
+pub(super) struct Turns(VecDeque<u32>);
+
+impl Turns {
+    /// Puts a connection at the end, unless its own mark says that it waits already.
+    pub(super) fn add(&mut self, place: u32, waits: &mut bool) {
+        if !std::mem::replace(waits, true) {
+            self.0.push_back(place);
+        }
+    }
+
+    /// Takes the one that has waited longest; the caller takes its mark away.
+    pub(super) fn next(&mut self) -> Option<u32> {
+        self.0.pop_front()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Jain's fairness index: 1 where all have the same share, 1/n where one has everything.
+    fn fairness(shares: &[u64]) -> f64 {
+        let sum: f64 = shares.iter().map(|&share| share as f64).sum();
+        let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();
+        sum * sum / (shares.len() as f64 * squares)
+    }
+
+    /// Reads `turns` times over connections that always have more, as the loop does: in each turn of
+    /// the loop as many reads as connections waited when it began, each of which waits again.
+    fn read(connections: usize, turns: usize) -> Vec<u64> {
+        let (mut queue, mut waits) = (Turns::default(), vec![false; connections]);
+        let mut shares = vec![0; connections];
+        for place in 0..connections {
+            queue.add(place as u32, &mut waits[place]);
+        }
+        for turn in 0..turns {
+            for _ in 0..queue.len() {
+                let place = queue.next().unwrap() as usize;
+                waits[place] = false;
+                shares[place] += 1;
+                queue.add(place as u32, &mut waits[place]);
+                // News of a socket whose connection waits already is no second turn.
+                let other = (place + turn) % connections;
+                queue.add(other as u32, &mut waits[other]);
+            }
+        }
+        shares
+    }
+
+    #[test]
+    fn connections_that_always_have_more_are_read_equally() {
+        for connections in [1, 2, 3, 7, 100] {
+            let shares = read(connections, 1000);
+            assert!(fairness(&shares) > 0.999, "{shares:?}");
+            assert_eq!(shares.iter().sum::<u64>(), 1000 * connections as u64);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Servers that keep requests waiting for a stream: over HTTP/2 by SETTINGS_MAX_CONCURRENT_STREAMS, over HTTP/3
+//! by extending no MAX_STREAMS. Nothing may wait for longer than the time-out, and the wait is the server's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer::load::{Limit, Options, Users};
+use fathometer::quic::Sockets;
+use fathometer::quic::server::{Service, ServiceOptions};
+use fathometer_http::h2::StreamId;
+use fathometer_http::h2::error::ErrorCode;
+use fathometer_http::h2::frame::write;
+use fathometer_http::h2::settings::id;
+use fathometer_http::h3;
+use fathometer_http::origin::{Origin, OriginConfig};
+use fathometer_model::{Body, Bytes, Failure, File, Instant, Seed, Site};
+use fathometer_quic::TransportSettings;
+use fathometer_sys::Clock;
+use fathometer_tls::certificate::{Authority, Issue, Lifetime};
+use fathometer_tls::{ClientOptions, ServerOptions, Verification};
+use fathometer_workload::arrivals::{Arrivals, Profile};
+use fathometer_workload::plan::{Plan, Target};
+
+use crate::frames_server::{FramesServer, Move, Opening, answer};
+use crate::{MILLI, adds_up, carry_out, single};
+
+const TIMEOUT: Duration = Duration::from_millis(400);
+
+fn no_stream() -> Opening {
+    Opening {
+        settings: Some(vec![(id::MAX_CONCURRENT_STREAMS, 0)]),
+        ..Opening::default()
+    }
+}
+
+/// What a server does that allows no stream: what was sent before its settings came is refused.
+fn refusing() -> FramesServer {
+    FramesServer::start(no_stream(), |_| Move::Reset(ErrorCode::REFUSED_STREAM))
+}
+
+fn options(server: &FramesServer, policy: &str) -> Options {
+    Options {
+        policy: policy.parse().unwrap(),
+        timeout: TIMEOUT,
+        ..Options::new(server.address, "localhost", single())
+    }
+}
+
+fn open_loop(rate: f64, connections: u32) -> Users {
+    Users::Open {
+        arrivals: Arrivals::constant(Profile::constant(rate).unwrap()),
+        connections,
+    }
+}
+
+fn timed_out(count: u64) -> BTreeMap<Failure, u64> {
+    BTreeMap::from([(Failure::TimedOut, count)])
+}
+
+#[test]
+fn a_count_ends_where_the_server_allows_no_stream() {
+    for policy in ["h2c", "h2c-streams4"] {
+        let server = refusing();
+        let mut options = options(&server, policy);
+        options.users = Users::closed(2);
+        options.limit = Limit::Exchanges(6);
+        let result = carry_out(options);
+        adds_up(&result);
+        let counts = &result.measured.counts;
+        assert_eq!((counts.planned, counts.completed), (6, 0), "{policy}");
+        assert_eq!(counts.failures, timed_out(6), "{policy}");
+        let shortest = result.measured.latency.failed.min().unwrap();
+        assert!(shortest >= TIMEOUT - 2 * MILLI, "{policy}: {shortest:?}");
+    }
+}
+
+/// Four responses, and no stream from the last one on.
+fn four_and_no_more() -> FramesServer {
+    FramesServer::start(Opening::default(), |asked| {
+        let stream = StreamId::new(1 + 2 * asked.before as u32);
+        let mut out = Vec::new();
+        if asked.before == 3 {
+            write::settings(&mut out, [(id::MAX_CONCURRENT_STREAMS, 0)].into_iter());
+        }
+        match asked.before {
+            0..4 => answer(&mut out, stream, 100, true),
+            _ => write::reset(&mut out, stream, ErrorCode::REFUSED_STREAM),
+        }
+        Move::Octets(out)
+    })
+}
+
+#[test]
+fn a_user_that_waits_for_a_stream_is_not_idle() {
+    for policy in ["h2c", "h2c-streams4"] {
+        let server = four_and_no_more();
+        let mut options = options(&server, policy);
+        options.users = Users::closed(1);
+        options.limit = Limit::Time(1500 * MILLI);
+        options.drain = 5000 * MILLI;
+        let result = carry_out(options);
+        adds_up(&result);
+        let counts = &result.measured.counts;
+        assert_eq!(counts.completed, 4, "{policy}");
+        // Each waits for 0.4 s of the 1.5 s; three may begin together with streams.
+        assert!((3..=12).contains(&counts.failed()), "{policy} {counts:?}");
+        assert_eq!(counts.failures, timed_out(counts.failed()), "{policy}");
+    }
+}
+
+#[test]
+fn arrivals_that_no_stream_is_free_for_time_out_from_their_instants() {
+    let server = refusing();
+    let mut options = options(&server, "h2c");
+    options.users = open_loop(100.0, 1);
+    options.limit = Limit::Time(500 * MILLI);
+    options.drain = 5000 * MILLI;
+    let result = carry_out(options);
+    adds_up(&result);
+    let counts = &result.measured.counts;
+    assert_eq!((counts.planned, counts.unfinished), (50, 0), "{counts:?}");
+    assert_eq!(counts.failures, timed_out(50));
+    let failed = &result.measured.latency.failed;
+    assert!(failed.min().unwrap() >= TIMEOUT - 2 * MILLI);
+
+    // A count of them ends as well.
+    let mut options = self::options(&server, "h2c");
+    options.users = open_loop(100.0, 2);
+    options.limit = Limit::Exchanges(20);
+    let result = carry_out(options);
+    adds_up(&result);
+    assert_eq!(result.measured.counts.failures, timed_out(20));
+}
+
+#[test]
+fn the_wait_for_a_stream_is_the_servers_and_no_send_lag() {
+    let mut later = Vec::new();
+    write::settings(&mut later, [(id::MAX_CONCURRENT_STREAMS, 100)].into_iter());
+    let opening = Opening {
+        later: Some((600 * MILLI, later)),
+        ..no_stream()
+    };
+    let server = FramesServer::start(opening, |_| Move::Answer(100));
+    let mut options = options(&server, "h2c");
+    options.timeout = Duration::from_secs(30);
+    options.users = open_loop(100.0, 1);
+    options.limit = Limit::Time(1000 * MILLI);
+    let result = carry_out(options);
+    adds_up(&result);
+    let counts = &result.measured.counts;
+    assert_eq!(counts.completed, 100, "{counts:?}");
+    let latency = &result.measured.latency;
+    assert!(latency.queue.max().unwrap() > 400 * MILLI);
+    // By far less than the wait, even where others keep the machine busy.
+    let lag = latency.send_lag.quantile(0.5).unwrap();
+    assert!(lag < 100 * MILLI, "{lag:?}");
+}
+
+/// A server of HTTP/3 that allows a connection so many streams at a time, and how to ask it.
+fn quic_server(streams: u64, clock: Clock) -> (Service, Options) {
+    let now = clock.realtime_of(Instant::ZERO);
+    let lifetime = Lifetime::around(now, Duration::from_secs(24 * 3600));
+    let authority = Authority::new(lifetime).unwrap();
+    let identity = authority.issue(&Issue::new(["localhost"])).unwrap();
+    let (chain, key) = (identity.chain_pem(), identity.key_pem());
+    let identity =
+        fathometer_tls::Identity::from_pem(chain.as_bytes(), "chain", key.as_bytes(), "key")
+            .unwrap();
+    let settings = ServiceOptions {
+        addresses: vec!["127.0.0.1:0".parse().unwrap()],
+        tls: fathometer_tls::ServerSettings::new(ServerOptions::new(identity, now)).unwrap(),
+        transport: TransportSettings {
+            bidirectional_streams: streams,
+            ..TransportSettings::default()
+        },
+        sockets: Sockets::default(),
+        validates_addresses: false,
+        pinned: false,
+        most_open: 100,
+        log: None,
+        seed: Seed(1),
+    };
+    let site = Site {
+        name: "test".to_owned(),
+        files: vec![File {
+            path: "/x".to_owned(),
+            content_type: "application/octet-stream".into(),
+            body: Body::from(vec![b'x'; 100]),
+            encoded: Vec::new(),
+            last_modified: 1_000_000_000,
+        }],
+        pages: Vec::new(),
+    };
+    let origin = Origin::new(Arc::new(site), OriginConfig::default()).unwrap();
+    let config = Arc::new(h3::server::ServerConfig::default());
+    let service =
+        Service::start(&settings, vec![Arc::new(origin)], &config, clock, || None).unwrap();
+    let roots = Verification::Roots(authority.roots());
+    let tls = fathometer_tls::ClientSettings::new(ClientOptions::new(roots, now)).unwrap();
+    let plan = Arc::new(Plan::single(Target::get("/x", Some(Bytes(100)))));
+    let options = Options {
+        policy: "h3".parse().unwrap(),
+        tls: Some(tls),
+        timeout: TIMEOUT,
+        ..Options::new(service.addresses()[0], "localhost", plan)
+    };
+    (service, options)
+}
+
+#[test]
+fn requests_over_http3_time_out_where_no_stream_is_extended() {
+    let clock = Clock::start();
+    for (users, policy) in [
+        (Users::closed(2), "h3"),
+        (Users::closed(2), "h3-streams4"),
+        (open_loop(50.0, 2), "h3"),
+    ] {
+        let (service, mut options) = quic_server(0, clock);
+        options.users = users;
+        options.policy = policy.parse().unwrap();
+        options.limit = Limit::Exchanges(6);
+        let result = fathometer::load::run(options, clock, &|| false, &mut |_| {}).unwrap();
+        adds_up(&result);
+        let counts = &result.measured.counts;
+        assert_eq!((counts.planned, counts.sent), (6, 0), "{policy} {counts:?}");
+        assert_eq!(counts.failures, timed_out(6), "{policy}");
+        service.stop();
+        service.join().unwrap();
+    }
+    // The same server with a stream at a time answers.
+    let (service, mut options) = quic_server(1, clock);
+    options.users = Users::closed(2);
+    options.policy = "h3-streams4".parse().unwrap();
+    options.timeout = Duration::from_secs(60);
+    options.limit = Limit::Exchanges(60);
+    let result = fathometer::load::run(options, clock, &|| false, &mut |_| {}).unwrap();
+    adds_up(&result);
+    assert_eq!(result.measured.counts.completed, 60);
+    service.stop();
+    service.join().unwrap();
+}
