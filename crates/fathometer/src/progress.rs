@@ -1,6 +1,7 @@
 //! Progress on stderr: a bar on a terminal, a line now and then elsewhere.
 
-use std::io::IsTerminal as _;
+use std::fmt;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -10,6 +11,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Writes a line to stderr. A stderr that takes nothing (closed, or on a full disk) is no reason to stop: the
+/// measurement goes on without the line.
+pub fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// How far a run is. Shared by all that work on it.
 #[derive(Debug)]
@@ -57,12 +64,12 @@ impl Progress {
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             if now.since(*last) >= LINE_EVERY || self.bar.position() == self.total {
                 *last = now;
-                eprintln!(
+                say(format_args!(
                     "{} of {} done after {:.0} s, {message}",
                     self.bar.position(),
                     self.total,
                     now.as_secs_f64()
-                );
+                ));
             }
         }
     }
@@ -70,7 +77,7 @@ impl Progress {
     /// Says something that stays, above the bar.
     pub fn note(&self, text: &str) {
         if self.last_line.is_some() {
-            eprintln!("{text}");
+            say(format_args!("{text}"));
         } else {
             self.bar.println(text);
         }

@@ -27,7 +27,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// An HTTP performance laboratory: how fast, what did it cost, and why.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version = crate::build_facts::VERSION, about, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 measured but invalid, \
                         4 a promise asked for was not met."
