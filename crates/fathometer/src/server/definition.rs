@@ -662,7 +662,10 @@ mod tests {
         for name in [file.to_str().unwrap(), folder.path().to_str().unwrap()] {
             let mine = Definition::load(name).unwrap();
             let nginx = Definition::load("nginx").unwrap();
-            let (own, program) = (mine.program.as_ref().unwrap(), nginx.program.as_ref().unwrap());
+            let (own, program) = (
+                mine.program.as_ref().unwrap(),
+                nginx.program.as_ref().unwrap(),
+            );
             assert_eq!(mine.name, "mine");
             assert_eq!(Definition::load(&mine.reference()).unwrap().name, "mine");
             assert_eq!(nginx.reference(), "nginx");
