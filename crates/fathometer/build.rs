@@ -1,11 +1,15 @@
 //! Lists the data folders (papers, paths, eras, servers) into the binary, so that adding a
-//! paper, a path profile, an era or a server touches no Rust and one file is all a user needs.
+//! paper, a path profile, an era or a server touches no Rust and one file is all a user needs. And tells the
+//! program which commit it is built from, where git knows it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 const FOLDERS: [&str; 4] = ["papers", "paths", "eras", "servers"];
+/// Besides the crates and the data folders.
+const SOURCES: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
 const KINDS: [&str; 4] = ["toml", "csv", "conf", "md"];
 
 fn main() {
@@ -13,6 +17,7 @@ fn main() {
         .join("../..")
         .canonicalize()
         .expect("the workspace is two folders up");
+    name_commit(&root);
     let mut files = Vec::new();
     for folder in FOLDERS {
         println!("cargo::rerun-if-changed={}", root.join(folder).display());
@@ -35,6 +40,85 @@ fn main() {
     code.push_str("];\n");
     let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("embedded.rs");
     fs::write(out, code).expect("cargo's own output folder is writable");
+}
+
+/// Sets `FATHOMETER_VERSION`, `FATHOMETER_COMMIT` and `FATHOMETER_MODIFIED` for the compiler. Without git, or
+/// outside of a checkout of this repository, the last two are empty.
+fn name_commit(root: &Path) {
+    let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it");
+    let commit = commit(root);
+    let modified = commit.as_ref().and_then(|_| modified(root));
+    let line = match (&commit, modified) {
+        (None, _) => version,
+        (Some(commit), Some(true)) => format!("{version} ({commit}, modified)"),
+        (Some(commit), _) => format!("{version} ({commit})"),
+    };
+    let modified = match modified {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "",
+    };
+    println!("cargo::rustc-env=FATHOMETER_VERSION={line}");
+    println!(
+        "cargo::rustc-env=FATHOMETER_COMMIT={}",
+        commit.unwrap_or_default()
+    );
+    println!("cargo::rustc-env=FATHOMETER_MODIFIED={modified}");
+    // Whether the sources are those of the commit is asked again whenever one of them changes.
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={}", root.join(source).display());
+    }
+    for entry in fs::read_dir(root.join("crates")).into_iter().flatten() {
+        let sources = entry.map(|entry| entry.path().join("src"));
+        if let Ok(sources) = sources.as_ref().map(|path| path.display()) {
+            println!("cargo::rerun-if-changed={sources}");
+        }
+    }
+    // A commit of the very sources that were built changes nothing but their name: worth compiling again for
+    // a release alone.
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release")
+        && let Some(log) = git(root, &["rev-parse", "--git-path", "logs/HEAD"])
+        && root.join(&log).exists()
+    {
+        println!("cargo::rerun-if-changed={}", root.join(log).display());
+    }
+}
+
+/// The commit that is checked out, where `root` is the top of a checkout: an archive of the sources may lie
+/// inside of somebody else's.
+fn commit(root: &Path) -> Option<String> {
+    let top = git(root, &["rev-parse", "--show-toplevel"])?;
+    let top = Path::new(&top).canonicalize().ok()?;
+    (top == root)
+        .then(|| git(root, &["rev-parse", "--short=12", "HEAD"]))
+        .flatten()
+}
+
+/// Whether what the program is built from has changes that are in no commit.
+fn modified(root: &Path) -> Option<bool> {
+    let mut arguments = vec![
+        "--no-optional-locks",
+        "status",
+        "--porcelain",
+        "--untracked-files=all",
+        "--",
+        "crates",
+    ];
+    arguments.extend(SOURCES);
+    arguments.extend(FOLDERS);
+    git(root, &arguments).map(|changes| !changes.is_empty())
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(root).args(arguments);
+    // Of a hook that builds, about another checkout.
+    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        command.env_remove(variable);
+    }
+    let output = command.output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -33,6 +33,16 @@ pub struct RunInfo {
     pub command: Vec<String>,
     /// The program's version.
     pub version: String,
+    /// The program's build; absent in runs of versions that did not record it.
+    #[serde(default)]
+    pub build: Option<Build>,
+    /// The SHA-256 of each of the study's files, by name: `study.toml` and what it is judged by.
+    #[serde(default)]
+    pub study_files: BTreeMap<String, String>,
+    /// What else the cells name, each with the SHA-256 of its file or, of a program, its version: `path lan`,
+    /// `server nginx/server.toml`, `program nginx`, `workload log:access.log`.
+    #[serde(default)]
+    pub data: BTreeMap<String, String>,
     /// Facts about the machine: `cpu`, `cores`, `memory`, `kernel`, `os`, and what else is known.
     pub machine: BTreeMap<String, String>,
     /// The seed that everything random came from.
@@ -57,6 +67,53 @@ pub struct RunInfo {
     /// Anything a reader should know, a sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Cells that the study asks for and that are not measured.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A build of the program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The version.
+    pub version: String,
+    /// The commit of the sources, where it is known.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// Whether the sources had changes that were in no commit, where that is known.
+    #[serde(default)]
+    pub modified: Option<bool>,
+    /// The SHA-256 of the program's file; empty where it could not be read.
+    pub sha256: String,
+}
+
+/// `0.1.0 (0123456789ab, modified), program 0123456789ab`
+impl std::fmt::Display for Build {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.version)?;
+        if let Some(commit) = &self.commit {
+            let modified = match self.modified {
+                Some(true) => ", modified",
+                _ => "",
+            };
+            write!(f, " ({commit}{modified})")?;
+        }
+        match self.sha256.get(..12) {
+            Some(start) => write!(f, ", program {start}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A cell that is not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The study's block.
+    pub block: String,
+    /// The levels.
+    pub cell: CellKey,
+    /// Why, a fragment of a sentence.
+    pub reason: String,
 }
 
 impl RunInfo {
@@ -256,36 +313,54 @@ impl Run {
         })
     }
 
-    /// All replicates.
+    /// Reads every record of a run's folder in the order of the file, earlier attempts at a replicate included.
+    ///
+    /// # Errors
+    /// When a line other than a truncated last one is not a record.
+    pub fn records(folder: &Path) -> Result<Vec<ReplicateRecord>, Error> {
+        let path = folder.join("replicates.ndjson");
+        match path.exists() {
+            true => replicates(&path, &read(&path)?, &mut Vec::new()),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// All replicates, each by its last attempt.
     pub fn replicates(&self) -> impl Iterator<Item = &ReplicateRecord> {
         self.cells.iter().flat_map(|cell| &cell.replicates)
     }
 
     /// What to call a cell: the levels of those factors that vary in its block, the best known first.
     pub fn name(&self, cell: &Cell) -> String {
-        const BARE: [&str; 6] = ["policy", "visit", "workload", "path", "server", "era"];
-        let varies = |factor: &str| {
-            self.cells
+        let others = self.cells.iter().map(|cell| (&cell.block, &cell.key));
+        name_among(others, &cell.block, &cell.key)
+    }
+
+    /// Cells that are not measured, by the reason, each by its block and name.
+    pub fn left_out(&self) -> Vec<(&str, Vec<String>)> {
+        let measured = self.cells.iter().map(|cell| (&cell.block, &cell.key));
+        let others = measured.chain(
+            self.info
+                .left_out
                 .iter()
-                .filter(|other| other.block == cell.block)
-                .any(|other| other.key.level(factor) != cell.key.level(factor))
-        };
-        let bare = BARE.into_iter().filter_map(|factor| {
-            let level = cell.key.level(factor).filter(|_| varies(factor))?;
-            Some(level.to_owned())
-        });
-        let rest = cell
-            .key
-            .0
-            .iter()
-            .filter(|(factor, _)| !BARE.contains(&factor.as_str()) && varies(factor))
-            .map(|(factor, level)| format!("{factor}={level}"));
-        let words: Vec<String> = bare.chain(rest).collect();
-        if words.is_empty() {
-            cell.block.clone()
-        } else {
-            words.join(" ")
+                .map(|cell| (&cell.block, &cell.cell)),
+        );
+        let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
+        for cell in &self.info.left_out {
+            let levels = name_among(others.clone(), &cell.block, &cell.cell);
+            let name = match levels == cell.block {
+                true => levels,
+                false => format!("{}, {levels}", cell.block),
+            };
+            match by_reason
+                .iter_mut()
+                .find(|(reason, _)| *reason == cell.reason)
+            {
+                Some((_, names)) => names.push(name),
+                None => by_reason.push((&cell.reason, vec![name])),
+            }
         }
+        by_reason
     }
 
     /// The levels of a factor among the cells, those that `run.json` lists first and in its order.
@@ -306,6 +381,36 @@ impl Run {
             }
         }
         levels
+    }
+}
+
+/// What to call a cell among others: the levels of those factors that vary in its block.
+fn name_among<'a>(
+    others: impl Iterator<Item = (&'a String, &'a CellKey)> + Clone,
+    block: &str,
+    key: &CellKey,
+) -> String {
+    const BARE: [&str; 6] = ["policy", "visit", "workload", "path", "server", "era"];
+    let varies = |factor: &str| {
+        others
+            .clone()
+            .filter(|(other, _)| *other == block)
+            .any(|(_, other)| other.level(factor) != key.level(factor))
+    };
+    let bare = BARE.into_iter().filter_map(|factor| {
+        let level = key.level(factor).filter(|_| varies(factor))?;
+        Some(level.to_owned())
+    });
+    let rest = key
+        .0
+        .iter()
+        .filter(|(factor, _)| !BARE.contains(&factor.as_str()) && varies(factor))
+        .map(|(factor, level)| format!("{factor}={level}"));
+    let words: Vec<String> = bare.chain(rest).collect();
+    if words.is_empty() {
+        block.to_owned()
+    } else {
+        words.join(" ")
     }
 }
 

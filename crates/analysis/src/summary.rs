@@ -43,6 +43,7 @@ pub fn json(digest: &Digest<'_>) -> Value {
             "eras": info.eras,
             "servers": info.servers,
             "notes": info.notes,
+            "left_out": info.left_out,
         },
         "validity": digest.validity,
         "interval": {

@@ -6,12 +6,14 @@
 pub mod print;
 
 pub mod bottleneck;
+pub mod build_facts;
 pub mod client;
 pub mod command;
 pub mod data;
 pub mod era;
 pub mod key_log;
 pub mod lab;
+pub mod leftovers;
 pub mod load;
 pub mod load_view;
 pub mod origin;
@@ -26,5 +28,6 @@ pub mod site_folder;
 pub mod study;
 pub mod trial;
 pub mod url;
+pub mod whole_file;
 pub mod wire;
 pub mod workload;

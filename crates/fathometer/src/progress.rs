@@ -64,12 +64,12 @@ impl Progress {
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             if now.since(*last) >= LINE_EVERY || self.bar.position() == self.total {
                 *last = now;
-                eprintln!(
+                say(format_args!(
                     "{} of {} done after {:.0} s, {message}",
                     self.bar.position(),
                     self.total,
                     now.as_secs_f64()
-                );
+                ));
             }
         }
     }
@@ -77,7 +77,7 @@ impl Progress {
     /// Says something that stays, above the bar.
     pub fn note(&self, text: &str) {
         if self.last_line.is_some() {
-            eprintln!("{text}");
+            say(format_args!("{text}"));
         } else {
             self.bar.println(text);
         }

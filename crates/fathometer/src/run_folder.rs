@@ -10,19 +10,63 @@
 //! ```
 //!
 //! Lines are written whole and flushed one by one: a run that is killed keeps all that had ended.
+//!
+//! One program at a time writes to a run: it holds the lock of the file `lock`, which says which program it is
+//! and which the kernel releases when that program exits.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
+use fathometer_sys::lock::{Lock, Taken};
 use serde::Serialize;
+
+use crate::whole_file;
+
+/// How long to wait for the lock: the processes of a run that was killed take a moment to exit.
+const LOOKS: u32 = 20;
+
+/// The time between two looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// A run's folder, open for writing.
 #[derive(Debug)]
 pub struct RunFolder {
     root: PathBuf,
     replicates: Mutex<File>,
+    /// `None` where the file system has no locks.
+    lock: Option<Lock>,
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if let Some(lock) = &self.lock {
+            // Still locked: another program that waits for it finds that it is gone, and makes a new one.
+            let _ = fs::remove_file(lock.path());
+        }
+    }
+}
+
+/// Why a run's folder cannot be opened for writing.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system refused.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Another program writes to it.
+    #[error(
+        "cannot use {folder}: another run writes to it ({holder}): wait until it ends, or give another folder with --output",
+        folder = folder.display()
+    )]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+        /// What that program wrote about itself.
+        holder: String,
+    },
 }
 
 /// What the system refused, and where.
@@ -53,7 +97,10 @@ fn advice(error: &io::Error) -> &'static str {
 
 impl RunFolder {
     /// Makes the folder. It must not exist yet: two runs never share one.
-    pub fn create(root: PathBuf) -> Result<RunFolder, WriteError> {
+    ///
+    /// # Errors
+    /// When it exists, or the system refuses it.
+    pub fn create(root: PathBuf) -> Result<RunFolder, OpenError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error| WriteError { path, error }
@@ -61,11 +108,12 @@ impl RunFolder {
         if let Some(parent) = root.parent() {
             // Told as "exists already" otherwise, which is not what is wrong with it.
             if parent.is_file() {
-                return Err(at(parent)(io::ErrorKind::NotADirectory.into()));
+                return Err(at(parent)(io::ErrorKind::NotADirectory.into()).into());
             }
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
         fs::create_dir(&root).map_err(at(&root))?;
+        let lock = lock(&root)?;
         let path = root.join("replicates.ndjson");
         let replicates = OpenOptions::new()
             .create_new(true)
@@ -75,24 +123,35 @@ impl RunFolder {
         Ok(RunFolder {
             root,
             replicates: Mutex::new(replicates),
+            lock,
         })
     }
 
     /// Opens the folder of a run that was interrupted. Half a line that it may have left in
     /// `replicates.ndjson` is cut off.
-    pub fn reopen(root: PathBuf) -> Result<RunFolder, WriteError> {
+    ///
+    /// # Errors
+    /// When another program writes to it, or the system refuses it.
+    pub fn reopen(root: PathBuf) -> Result<RunFolder, OpenError> {
+        let lock = lock(&root)?;
         let path = root.join("replicates.ndjson");
         let at = |error| WriteError {
             path: path.clone(),
             error,
         };
+        // A run that was killed at once has not made it.
+        let replicates = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(at)?;
         let text = fs::read(&path).map_err(at)?;
         let whole = text.iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
-        let replicates = OpenOptions::new().append(true).open(&path).map_err(at)?;
         replicates.set_len(whole as u64).map_err(at)?;
         Ok(RunFolder {
             root,
             replicates: Mutex::new(replicates),
+            lock,
         })
     }
 
@@ -126,6 +185,21 @@ impl RunFolder {
         })
     }
 
+    /// Makes an empty folder for an attempt at a replicate and gives its full path. What an attempt that was
+    /// killed, and is in no record, has left under this name is removed.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn attempt_folder(&self, name: &str) -> Result<PathBuf, WriteError> {
+        let path = self.root.join(name);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(WriteError { path, error });
+            }
+            _ => self.subfolder(name),
+        }
+    }
+
     /// Makes a folder below the run's and gives its full path.
     pub fn subfolder(&self, name: &str) -> Result<PathBuf, WriteError> {
         let path = self.root.join(name);
@@ -136,16 +210,13 @@ impl RunFolder {
         Ok(path)
     }
 
-    /// Writes a file whole: to a neighbour first, then renamed, so that a reader never sees half.
+    /// Writes a file whole.
+    ///
+    /// # Errors
+    /// When the system refuses it.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), WriteError> {
         let path = self.root.join(name);
-        let partial = path.with_extension("partial");
-        fs::write(&partial, bytes)
-            .and_then(|()| fs::rename(&partial, &path))
-            .map_err(|error| {
-                let _ = fs::remove_file(&partial);
-                WriteError { path, error }
-            })
+        whole_file::write(&path, bytes).map_err(|error| WriteError { path, error })
     }
 
     /// Writes a value as indented JSON.
@@ -159,16 +230,82 @@ impl RunFolder {
     }
 }
 
-/// Writes records one a line.
+/// Takes the lock of a run's folder, and writes into it who holds it.
+fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
+    let path = root.join("lock");
+    for _ in 0..LOOKS {
+        match Lock::file(&path) {
+            Ok(Taken::Ours(lock)) => {
+                let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+                let told = format!("process {} on {}", std::process::id(), host.trim());
+                let mut file = lock.as_file();
+                // For the reader of an error: the lock holds without it.
+                let _ = file
+                    .set_len(0)
+                    .and_then(|()| file.write_all(told.as_bytes()));
+                return Ok(Some(lock));
+            }
+            Ok(Taken::Held) => thread::sleep(BETWEEN_LOOKS),
+            Ok(Taken::Gone) => {}
+            // The file system has no locks, as some network file systems.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
+            Err(error) => return Err(WriteError { path, error }.into()),
+        }
+    }
+    let holder = fs::read_to_string(&path).unwrap_or_default();
+    let holder = match holder.is_empty() {
+        true => "it does not say which".to_owned(),
+        false => holder,
+    };
+    Err(OpenError::InUse {
+        folder: root.to_owned(),
+        holder,
+    })
+}
+
+/// Writes records one a line, the file whole.
+///
+/// # Errors
+/// When the system refuses it.
 pub fn write_lines<T: Serialize>(path: &Path, records: &[T]) -> Result<(), WriteError> {
-    let at = |error| WriteError {
+    let content = |file: &mut io::BufWriter<File>| {
+        for record in records {
+            serde_json::to_writer(&mut *file, record)?;
+            file.write_all(b"\n")?;
+        }
+        Ok(())
+    };
+    whole_file::write_with(path, content).map_err(|error| WriteError {
         path: path.to_owned(),
         error,
-    };
-    let mut file = BufWriter::new(File::create(path).map_err(at)?);
-    for record in records {
-        serde_json::to_writer(&mut file, record).map_err(|error| at(error.into()))?;
-        file.write_all(b"\n").map_err(at)?;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_run_in_one_folder_is_told_which_program_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("run");
+        let first = RunFolder::create(root.clone()).unwrap();
+        let error = RunFolder::reopen(root.clone()).unwrap_err().to_string();
+        let pid = format!("process {} on ", std::process::id());
+        assert!(error.contains(&pid), "{error}");
+        assert!(error.contains("--output"), "{error}");
+        drop(first);
+        assert!(!root.join("lock").exists());
+        RunFolder::reopen(root).unwrap();
     }
-    file.flush().map_err(at)
+
+    #[test]
+    fn an_attempt_begins_with_an_empty_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(folder.path().join("run")).unwrap();
+        let path = run.attempt_folder("cells/a/r0").unwrap();
+        fs::write(path.join("capture.pcapng"), "half").unwrap();
+        assert_eq!(run.attempt_folder("cells/a/r0").unwrap(), path);
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    }
 }

@@ -49,7 +49,7 @@ const TYPES: [(&str, &str); 20] = [
 #[derive(Debug, thiserror::Error)]
 pub enum SiteFolderError {
     /// The system refused.
-    #[error("failed to {doing} {path}: {error}", path = path.display())]
+    #[error("failed to {doing} {path}: {error}{advice}", path = path.display(), advice = advice(path, error))]
     System {
         /// `read`, `write`, ….
         doing: &'static str,
@@ -64,6 +64,14 @@ pub enum SiteFolderError {
     /// A file's name cannot be part of a URI that this origin serves.
     #[error("failed to serve {path}: its name is not UTF-8", path = .0.display())]
     Name(PathBuf),
+}
+
+/// What to do about a full disk. Most sites are written to temporary folders.
+fn advice(path: &Path, error: &io::Error) -> &'static str {
+    match path.starts_with(std::env::temp_dir()) {
+        true => crate::server::no_room(error),
+        false => "",
+    }
 }
 
 fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteFolderError + use<> {

@@ -10,9 +10,11 @@
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
 //! - [`body`]: [`Body`], the octets of a file
+//! - [`checked`]: quantities from outside, which hold no absurd value
 //! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
 
 pub mod body;
+pub mod checked;
 pub mod quantity;
 pub mod record;
 pub mod seed;

@@ -52,6 +52,17 @@ pub(super) fn validity(digest: &Digest<'_>) -> Markup {
                 }
             }
         }
+        (left_out(digest))
+    }
+}
+
+/// Every cell that the study asks for and that was not measured, with the reason.
+fn left_out(digest: &Digest<'_>) -> Markup {
+    html! {
+        @for (reason, cells) in digest.run.left_out() {
+            h3 { "Left out: " (reason) }
+            ul { @for cell in cells { li { (cell) } } }
+        }
     }
 }
 

@@ -20,8 +20,10 @@ pub(super) fn header(digest: &Digest<'_>) -> Markup {
         header {
             p.kicker { "Fathometer · " (info.study) }
             h1 { (info.title) }
-            p.paper { cite { (about.title) } ". " (about.citation) }
-            p.lead { (about.summary) }
+            @if !about.citation.is_empty() {
+                p.paper { cite { (about.title) } ". " (about.citation) }
+            }
+            @if !about.summary.is_empty() { p.lead { (about.summary) } }
             p.meta {
                 (mode) " of " time { (civil::utc(info.started)) } ", "
                 @match info.finished {
@@ -57,7 +59,7 @@ fn tiles(digest: &Digest<'_>) -> Markup {
                     small { "against the published, era 1997" }
                 }
             }
-            @for (index, era) in digest.eras().iter().enumerate() {
+            @for (index, era) in digest.eras().iter().enumerate().filter(|_| !digest.claims.is_empty()) {
                 @let verdicts = verdicts(digest, era);
                 @let tested = verdicts.iter().filter(|v| **v != Verdict::NotTested).count();
                 @let count = |wanted: Verdict| verdicts.iter().filter(|v| **v == wanted).count();
@@ -89,7 +91,7 @@ pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
         p { code { (info.command.join(" ")) } }
         dl.facts.two {
             dt { "Version" }
-            dd { (info.version) }
+            dd { @match &info.build { Some(build) => { (build) }, None => { (info.version) } } }
             dt { "Started" }
             dd { (civil::utc(info.started)) }
             dt { "Ended" }
@@ -138,10 +140,12 @@ pub(super) fn paths(digest: &Digest<'_>) -> Markup {
 /// What the words mean.
 pub(super) fn definitions(digest: &Digest<'_>) -> Markup {
     html! {
-        dl.definitions {
-            @for definition in &digest.study.definitions {
-                dt { (definition.term) }
-                dd { (definition.text) }
+        @if !digest.study.definitions.is_empty() {
+            dl.definitions {
+                @for definition in &digest.study.definitions {
+                    dt { (definition.term) }
+                    dd { (definition.text) }
+                }
             }
         }
         p {

@@ -120,7 +120,9 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     if !study.acceptance.is_empty() {
         sections.push(section("close", "How close", closeness::section(digest)));
     }
-    sections.push(section("claims", "Claims", claims::section(digest)));
+    if !digest.claims.is_empty() {
+        sections.push(section("claims", "Claims", claims::section(digest)));
+    }
     if study.tables.iter().any(|table| !table.of_the_paper) {
         let body = tables::of_ours(digest);
         sections.push(section("more", "Beyond the paper's tables", body));
@@ -147,7 +149,8 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
 
 /// Writes a file whole: to a neighbour first, then renamed, so that a full disk leaves the old one.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let partial = path.with_extension("partial");
+    // A name that no other program that reports on the same run has.
+    let partial = path.with_extension(format!("{}.partial", std::process::id()));
     fs::write(&partial, text)
         .and_then(|()| fs::rename(&partial, path))
         .map_err(|source| {

@@ -180,6 +180,31 @@ impl StudyData {
         Ok(study)
     }
 
+    /// Of a study that has no files for it: every cell is listed, with these columns, and nothing is judged.
+    pub fn without_paper(name: &str, title: &str, cell_columns: Vec<Column>) -> StudyData {
+        StudyData {
+            about: About {
+                name: name.to_owned(),
+                title: title.to_owned(),
+                citation: String::new(),
+                summary: String::new(),
+                columns: String::new(),
+            },
+            factors: BTreeMap::new(),
+            metrics: BTreeMap::new(),
+            layouts: Vec::new(),
+            tables: Vec::new(),
+            curves: Vec::new(),
+            cell_columns,
+            figures: Vec::new(),
+            acceptance: Vec::new(),
+            explanations: Vec::new(),
+            definitions: Vec::new(),
+            published: Published::default(),
+            claims: Vec::new(),
+        }
+    }
+
     /// The layout of a table.
     ///
     /// # Panics

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::claims::{EraVerdict, Part, Verdict};
 use crate::closeness::Closeness;
 use crate::digest::Digest;
-use crate::run::{CellState, Mode, SettingState};
+use crate::run::{CellState, Mode, Run, SettingState};
 use crate::study::StudyData;
 use crate::tables::significant;
 use crate::text::{Align, Grid, columns_of, hanging, superscript, wrap};
@@ -71,8 +71,10 @@ pub fn render(digest: &Digest<'_>) -> String {
         text.push('\n');
         text.push_str(&closeness(digest));
     }
-    text.push('\n');
-    text.push_str(&claims(digest, is_quick));
+    if !digest.claims.is_empty() {
+        text.push('\n');
+        text.push_str(&claims(digest, is_quick));
+    }
     text.push('\n');
     text.push_str(&validity(digest));
     text
@@ -347,6 +349,25 @@ fn part_text(part: &Part) -> String {
     text
 }
 
+/// The cells that a study asks for and that were not measured, with the reason.
+pub fn left_out(run: &Run) -> String {
+    let mut text = String::new();
+    for (reason, cells) in run.left_out() {
+        let named = cells.iter().take(NAMED).cloned().collect::<Vec<_>>();
+        let rest = match cells.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            rest => format!("; and {rest} more: see report.html"),
+        };
+        let count = match cells.len() {
+            1 => "1 cell".to_owned(),
+            count => format!("{count} cells"),
+        };
+        let line = format!("{count}: {reason}: {}{rest}", named.join("; "));
+        text.push_str(&hanging("Left out: ", &line, WIDTH));
+    }
+    text
+}
+
 fn validity(digest: &Digest<'_>) -> String {
     let summary = &digest.validity;
     let planned = match summary.replicates_planned {
@@ -385,6 +406,7 @@ fn validity(digest: &Digest<'_>) -> String {
         let rest = doubtful.len() - NAMED;
         text.push_str(&format!("  and {rest} more: see report.html\n"));
     }
+    text.push_str(&left_out(&digest.run));
     for era in &digest.run.info.eras {
         for limit in &era.limits {
             let head = format!("Out of reach, era {}: ", era.name);

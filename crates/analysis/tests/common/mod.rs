@@ -50,6 +50,10 @@ pub fn run_info(mode: Mode) -> RunInfo {
             .map(str::to_owned)
             .to_vec(),
         version: "0.1.0".to_owned(),
+        build: None,
+        study_files: BTreeMap::new(),
+        data: BTreeMap::new(),
+        left_out: Vec::new(),
         machine: [
             ("cpu", "an imaginary processor"),
             ("cores", "2"),

@@ -26,7 +26,9 @@ use serde::{Deserialize, Serialize};
 use super::run::{Findings, Request, Skipped, now};
 use super::setup::{Demand, Setup};
 use crate::command::Failure;
+use crate::progress::say;
 use crate::study::run::machine_facts;
+use crate::whole_file;
 
 /// What was judged, where and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -178,11 +180,17 @@ pub fn read(folder: &Path) -> Result<Found, Failure> {
         .collect::<Result<Vec<Observation>, String>>()?;
     let (skipped, limits) = match text(VERDICT) {
         Err(_) => (Vec::new(), Vec::new()),
-        Ok(text) => {
-            let published: Published = serde_json::from_str(&text)
-                .map_err(|error| format!("{VERDICT} is not of the form: {error}"))?;
-            (published.not_varied, published.limits)
-        }
+        Ok(text) => match serde_json::from_str::<Published>(&text) {
+            Ok(published) => (published.not_varied, published.limits),
+            // The verdict is made of the observations: only these two lists are lost with the file.
+            Err(error) => {
+                say(format_args!(
+                    "warning: {} cannot be read: {error}: what was not varied, and the host's limits, are not shown",
+                    folder.join(VERDICT).display()
+                ));
+                (Vec::new(), Vec::new())
+            }
+        },
     };
     Ok(Found {
         verdict: judge(&observations, Seed(facts.seed)),
@@ -340,6 +348,34 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes)
+    whole_file::write(path, bytes)
         .map_err(|error| format!("failed to write {}: {error}", path.display()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_verdict_is_no_obstacle_to_judging_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let facts = Facts {
+            version: "0.1.0".to_owned(),
+            command: Vec::new(),
+            machine: BTreeMap::new(),
+            started: 0.0,
+            seed: 1,
+            step: 1.25,
+            replicates: 1,
+            until_settled: None,
+            setup: vec![("server".to_owned(), "a test".to_owned())],
+        };
+        write_json(&folder.path().join(SETUP), &facts).unwrap();
+        fs::write(folder.path().join(OBSERVATIONS), "").unwrap();
+        let without = read(folder.path()).unwrap();
+        fs::write(folder.path().join(VERDICT), "{\"setup\": {\"ver").unwrap();
+        let found = read(folder.path()).unwrap();
+        assert_eq!(found.verdict, without.verdict);
+        assert!(found.skipped.is_empty());
+    }
 }

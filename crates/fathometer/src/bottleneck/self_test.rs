@@ -11,6 +11,8 @@ use super::plants::{PLANTS, Plant};
 use super::record::{Found, Record, WIDTH};
 use super::run::{self, Repetitions, Request};
 use crate::command::Failure;
+use crate::progress::say;
+use crate::whole_file;
 
 /// Repetitions of every trial, at least: two that agree name what limits by far.
 const LEAST: u32 = 2;
@@ -101,14 +103,14 @@ pub fn run(
             continue;
         }
         if !options.quiet {
-            eprintln!("{}: {}", plant.name, plant.built_in);
+            say(format_args!("{}: {}", plant.name, plant.built_in));
         }
         let (one, verdict) = attempt(plant, options, interrupted)?;
         verdicts
             .extend(verdict.map(|verdict| (format!("{}: {}", one.plant, one.built_in), verdict)));
         tried.push(one);
         if interrupted() {
-            eprintln!("interrupted");
+            say(format_args!("interrupted"));
             return Ok(ExitCode::from(1));
         }
     }
@@ -128,7 +130,7 @@ pub fn run(
                 &html::page("Planted bottlenecks", &verdicts, Some(&table)),
             ),
         ] {
-            std::fs::write(folder.join(file), content)?;
+            whole_file::write(&folder.join(file), content.as_bytes())?;
         }
     }
     match json {

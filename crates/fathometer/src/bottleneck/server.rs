@@ -117,3 +117,27 @@ impl Server {
         self.definition.refusal(throttle).map_or(Ok(()), Err)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_or_given_by_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server.toml");
+        let text =
+            "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a test\"\nbased_on = \"embedded\"\n";
+        std::fs::write(&file, text).unwrap();
+        assert_eq!(
+            Server::named(file.to_str().unwrap()).unwrap().title(),
+            "mine"
+        );
+        assert_eq!(Server::named("embedded").unwrap().title(), "embedded");
+        let error = Server::named("/nowhere/server.toml").unwrap_err();
+        assert!(
+            error.to_string().contains("/nowhere/server.toml"),
+            "{error}"
+        );
+    }
+}

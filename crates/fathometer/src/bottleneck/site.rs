@@ -59,12 +59,7 @@ impl SiteOnDisk {
         plan: Plan,
         notes: Vec<String>,
     ) -> Result<SiteOnDisk, Failure> {
-        let scratch = Scratch::new().map_err(|error| {
-            format!(
-                "failed to make a temporary folder in {}: {error}: name another with TMPDIR",
-                std::env::temp_dir().display()
-            )
-        })?;
+        let scratch = Scratch::new()?;
         // Not the folder itself: a server's files may lie beside the site, not in it.
         let folder = scratch.path().join("site");
         site_folder::write(site, &folder)?;

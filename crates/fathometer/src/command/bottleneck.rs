@@ -11,7 +11,7 @@ use fathometer_analysis::bottleneck::Resource;
 use fathometer_http::driver::Policy;
 use fathometer_model::{Bytes, Rate, Seed};
 use fathometer_path::Profile;
-use fathometer_sys::{Interrupt, cgroup, machine, privilege};
+use fathometer_sys::{Interrupt, machine, privilege};
 use fathometer_workload::plan::{Choice, Sessions};
 
 use super::Failure;
@@ -25,12 +25,15 @@ use crate::bottleneck::site::SiteOnDisk;
 use crate::bottleneck::slow_server::{self, Faults};
 use crate::data;
 use crate::era::Era;
+use crate::leftovers;
+use crate::progress::say;
 
 /// Arguments of `bottleneck`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BottleneckArguments {
-    /// The server: a name (see `fathometer list`); or give a command line of your own after --
+    /// The server: a name (see `fathometer list`), or the path of its server.toml; or give a command line of
+    /// your own after --
     #[arg(default_value = "embedded", conflicts_with = "command")]
     server: String,
     /// What it serves and is asked for: a folder, or a workload (`fathometer list` has them all)
@@ -182,7 +185,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     machine::raise_open_files();
     // Of runs that were killed.
-    cgroup::remove_stale();
+    leftovers::remove();
     let interrupted = || interrupt.is_raised();
     if arguments.self_test {
         let options = self_test::Options {
@@ -206,7 +209,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
         quiet: arguments.quiet,
     };
     for note in &request.setup.site.notes {
-        eprintln!("{}: {note}", request.setup.site.name);
+        say(format_args!("{}: {note}", request.setup.site.name));
     }
     let mut record = Record::begin(&request, arguments.output.as_deref())?;
     if !arguments.json {
@@ -216,7 +219,9 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     let found = record.end(findings)?;
     let code = found.publish(arguments.json)?;
     if interrupted() {
-        eprintln!("interrupted: the verdict is about what had been measured");
+        say(format_args!(
+            "interrupted: the verdict is about what had been measured"
+        ));
         return Ok(ExitCode::from(1));
     }
     Ok(code)

@@ -48,7 +48,7 @@ pub fn code_of(failure: &Failure) -> ExitCode {
 
 /// An HTTP performance laboratory: how fast, what did it cost, and why.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version = crate::build_facts::VERSION, about, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 measured but invalid, \
                         4 a promise asked for was not met."

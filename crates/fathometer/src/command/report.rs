@@ -1,6 +1,7 @@
 //! `fathometer report`: a run shown again, from its files alone.
 
 use std::fs;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,11 +10,13 @@ use fathometer_analysis::claims::Verdict;
 use fathometer_analysis::digest::Digest;
 use fathometer_analysis::report::write_digest;
 use fathometer_analysis::run::{Run, RunInfo};
-use fathometer_analysis::study::{StudyData, StudySources};
+use fathometer_analysis::study::StudyData;
+use fathometer_analysis::tables::Column;
 use fathometer_analysis::{summary, terminal};
 
 use super::Failure;
-use crate::data;
+use crate::progress::say;
+use crate::study::files::StudyFiles;
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -26,36 +29,44 @@ pub struct ReportArguments {
 }
 
 /// What a run's figures amount to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Judged {
     /// No claim that was tested is reversed, and no figure misses its bar.
     pub all_met: bool,
+    /// `report.html`, or why it, or a file beside it, was not written.
+    pub page: Result<PathBuf, fathometer_analysis::Error>,
 }
 
-/// Writes `report.html` and `summary.json` anew and prints the tables.
+/// Writes `report.html` and `summary.json` anew and prints the tables. Where the run's folder cannot be written,
+/// what was printed is complete all the same.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
-    publish(&arguments.run, arguments.json)?;
-    eprintln!("report: {}", arguments.run.join("report.html").display());
+    match publish(&arguments.run, arguments.json)?.page {
+        Ok(page) => say(format_args!("report: {}", page.display())),
+        Err(error) => say(format_args!(
+            "report.html was not written: {error}; what is printed above is complete"
+        )),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes what a run amounts to beside its files and prints it.
 pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
     let info = info(folder)?;
-    let Some(study) = study_data(&info.study)? else {
-        print_cells(&Run::load(folder)?, json);
-        return Ok(Judged { all_met: true });
-    };
+    let files = StudyFiles::of_run(folder, &info)?;
+    let judged = files.map(|files| files.data()).transpose()?.flatten();
+    let has_paper = judged.is_some();
+    let study = judged
+        .unwrap_or_else(|| StudyData::without_paper(&info.study, &info.title, columns(folder)));
     let digest = Digest::of(folder, &study)?;
     // The tables are shown even where there is no room for their files.
-    let written = write_digest(&digest);
-    if json {
-        println!("{:#}", summary::json(&digest));
-    } else {
-        print!("{}", terminal::render(&digest));
-    }
-    written?;
+    let page = write_digest(&digest);
+    print(&match (has_paper, json) {
+        (true, true) => format!("{:#}\n", summary::json(&digest)),
+        (true, false) => terminal::render(&digest),
+        (false, _) => cells(&digest.run, json),
+    })?;
     Ok(Judged {
+        page,
         all_met: digest
             .claims
             .iter()
@@ -66,6 +77,33 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
                 .iter()
                 .all(|line| line.within() == line.measured()),
     })
+}
+
+/// What the list of all cells shows of a study without tables: of page retrievals packets and seconds, of loads
+/// throughput and response times.
+fn columns(folder: &Path) -> Vec<Column> {
+    const OF_LOADS: [(&str, &str); 5] = [
+        ("exch/s", "exchanges_per_s"),
+        ("mean ms", "response_mean_ms"),
+        ("p50 ms", "response_p50_ms"),
+        ("errors/s", "errors_per_s"),
+        ("CPU %", "cpu_total_pct"),
+    ];
+    match Run::load(folder).is_ok_and(|run| is_of_loads(&run)) {
+        false => Vec::new(),
+        true => OF_LOADS
+            .map(|(label, metric)| Column {
+                label: label.to_owned(),
+                metric: metric.to_owned(),
+                plus: None,
+                published: None,
+                published_times: None,
+                percent_of: None,
+                decimals: None,
+                brief: false,
+            })
+            .into(),
+    }
 }
 
 fn info(folder: &Path) -> Result<RunInfo, Failure> {
@@ -80,26 +118,22 @@ fn info(folder: &Path) -> Result<RunInfo, Failure> {
         .map_err(|error| format!("failed to read {}: {error}", path.display()).into())
 }
 
-/// The tables and claims of a paper; `None` for a study of the user's own.
-fn study_data(name: &str) -> Result<Option<StudyData>, Failure> {
-    let file = |file: &str| data::embedded(&format!("papers/{name}/{file}"));
-    let (Some(tables), Some(claims), Some(figures)) = (
-        file("tables.toml"),
-        file("claims.toml"),
-        file("figures.csv"),
-    ) else {
-        return Ok(None);
-    };
-    let sources = StudySources {
-        tables,
-        claims,
-        figures,
-    };
-    Ok(Some(StudyData::parse(sources)?))
+/// Writes to stdout. A reader that has seen enough, as `head`, is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to stdout: {error}; the run's folder is complete").into())
+        }
+        _ => Ok(()),
+    }
 }
 
-/// A study without tables of its own: every cell in a line.
-fn print_cells(run: &Run, json: bool) {
+/// A study without tables of its own: every cell in a line, and what was left out.
+fn cells(run: &Run, json: bool) -> String {
     let mean = |cell: &fathometer_analysis::run::Cell, metric: &str| {
         let values = cell.values(metric);
         (!values.is_empty())
@@ -117,24 +151,35 @@ fn print_cells(run: &Run, json: bool) {
                 })
             })
             .collect();
-        println!("{:#}", serde_json::Value::Array(cells));
-        return;
+        return format!("{:#}\n", serde_json::Value::Array(cells));
     }
-    println!("{:>3} {:>10} {:>9}  cell", "n", "elapsed s", "packets");
+    let columns = match is_of_loads(run) {
+        false => [("elapsed s", "elapsed_s", 3), ("packets", "packets", 1)],
+        true => [
+            ("exch/s", "exchanges_per_s", 1),
+            ("mean ms", "response_mean_ms", 3),
+        ],
+    };
+    let [(first, ..), (second, ..)] = columns;
+    let mut text = format!("{:>3} {first:>10} {second:>9}  cell\n", "n");
     for cell in &run.cells {
-        let number = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        println!(
-            "{:>3} {:>10} {:>9}  {} {}",
+        let [first, second] = columns.map(|(_, metric, digits)| {
+            mean(cell, metric).map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+        });
+        text.push_str(&format!(
+            "{:>3} {first:>10} {second:>9}  {} {}\n",
             cell.valid().count(),
-            number(mean(cell, "elapsed_s"), 3),
-            number(mean(cell, "packets"), 1),
             cell.block,
             cell.key
-        );
+        ));
         for reason in cell.reasons() {
-            println!("    INVALID: {reason}");
+            text.push_str(&format!("    INVALID: {reason}\n"));
         }
     }
+    text + &terminal::left_out(run)
+}
+
+fn is_of_loads(run: &Run) -> bool {
+    run.replicates()
+        .any(|replicate| replicate.metrics.contains_key("exchanges_per_s"))
 }

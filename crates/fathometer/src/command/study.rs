@@ -9,14 +9,15 @@ use fathometer_model::{Instant, Seed};
 use fathometer_sys::{Clock, Interrupt, privilege};
 
 use super::{Failure, report};
-use crate::data;
+use crate::progress::say;
+use crate::study::files::StudyFiles;
 use crate::study::run::{self, Request, RunError};
-use crate::study::spec::Study;
 
 /// Arguments of `study`.
 #[derive(Debug, Args)]
 pub struct StudyArguments {
-    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file
+    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file, which is judged by
+    /// tables.toml, claims.toml and figures.csv beside it, where there are any
     study: String,
     /// Every cell once or twice, in a few minutes [default]
     #[arg(long, conflicts_with = "full")]
@@ -39,8 +40,8 @@ pub struct StudyArguments {
     /// The run's folder, which must not exist yet [default: `runs/<time>-<study>-<mode>`]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Go on with the run of this study, mode and seed in the folder that --output names, which was
-    /// interrupted
+    /// Resume the interrupted run in the folder that --output names: of this study, mode and seed, by the same
+    /// build of the program and with the same files
     #[arg(long, requires = "output")]
     resume: bool,
     /// Print the summary as JSON
@@ -66,7 +67,8 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     fathometer_sys::machine::raise_open_files();
-    let study = Study::parse(&study_text(&arguments.study)?)?;
+    let files = StudyFiles::of(&arguments.study)?;
+    let study = files.study()?;
     let mode = if arguments.full {
         Mode::Full
     } else {
@@ -83,6 +85,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         .unwrap_or_else(|| default_folder(&study.name, mode));
     let request = Request {
         study,
+        files,
         mode,
         only,
         replicates: arguments.replicates,
@@ -95,8 +98,8 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     let outcome =
         run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
             // A folder that was there before is another run's.
-            let ours = !matches!(error, RunError::Folder(_));
-            if ours && folder.join("replicates.ndjson").exists() {
+            let ours = !matches!(error, RunError::Folder(_) | RunError::Mismatch(_));
+            if ours && has_a_record(&folder) {
                 format!(
                     "{error}\nwhat was measured before is kept: fathometer report {}",
                     folder.display()
@@ -107,20 +110,22 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
             }
         })?;
     let judged = report::publish(&folder, arguments.json)?;
+    // What a study is to leave is its folder.
+    let page = judged.page?;
     if outcome.interrupted {
-        eprintln!(
+        say(format_args!(
             "interrupted: {} replicates had been made; see {}",
             outcome.replicates,
-            folder.join("report.html").display()
-        );
+            page.display()
+        ));
         return Ok(ExitCode::from(1));
     }
-    eprintln!("report: {}", folder.join("report.html").display());
+    say(format_args!("report: {}", page.display()));
     if outcome.cells_without_figures > 0 {
-        eprintln!(
-            "INVALID: {} cells have no valid replicate; the reasons stand in the report",
+        say(format_args!(
+            "INVALID: {} cells have no valid replicate; the reasons are in the report",
             outcome.cells_without_figures
-        );
+        ));
         return Ok(ExitCode::from(3));
     }
     if arguments.strict && !judged.all_met {
@@ -129,19 +134,9 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn study_text(name: &str) -> Result<String, Failure> {
-    if name.ends_with(".toml") || Path::new(name).is_file() {
-        return Ok(data::load("papers", "study", name)?);
-    }
-    data::embedded(&format!("papers/{name}/study.toml"))
-        .map(str::to_owned)
-        .ok_or_else(|| {
-            format!(
-                "there is no study named {name:?}: give the path of a TOML file, or one of {}",
-                data::names("papers").join(", ")
-            )
-            .into()
-        })
+/// Whether at least one replicate is written down.
+fn has_a_record(folder: &Path) -> bool {
+    std::fs::read(folder.join("replicates.ndjson")).is_ok_and(|text| text.contains(&b'\n'))
 }
 
 /// `runs/20261121-194500-nielsen97-quick`: the start in universal time.
@@ -184,6 +179,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data;
 
     #[test]
     fn days_are_told_as_dates() {
@@ -196,7 +192,9 @@ mod tests {
     #[test]
     fn every_embedded_study_reads_and_names_what_exists() {
         for name in data::names("papers") {
-            let study = Study::parse(&study_text(name).unwrap()).unwrap();
+            let files = StudyFiles::of(name).unwrap();
+            assert!(files.data().unwrap().is_some());
+            let study = files.study().unwrap();
             for cell in study.cells("quick").unwrap() {
                 assert!(data::load("paths", "path", cell.level("path")).is_ok());
                 assert!(data::load("eras", "era", cell.level("era")).is_ok());

@@ -1,11 +1,16 @@
 //! Servers under test as data: `servers/<name>/server.toml`. How to write one: `servers/README.md`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
+use fathometer_model::checked::TimeSpan;
 use serde::Deserialize;
 
 use super::throttle::{Capabilities, Throttle};
@@ -28,6 +33,12 @@ pub struct Definition {
     pub embedded: Option<Embedded>,
     /// A program to start. Either this or `embedded`.
     pub program: Option<Program>,
+    /// The folder with its other files; `None`: it comes with this program.
+    #[serde(skip)]
+    folder: Option<PathBuf>,
+    /// The files that it was read from, with their texts.
+    #[serde(skip)]
+    texts: Vec<(String, String)>,
 }
 
 /// How our own origin presents itself.
@@ -234,37 +245,50 @@ pub enum DefinitionError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// Its file is not of the form.
-    #[error("failed to read servers/{name}/server.toml: {error}")]
+    #[error("failed to read {file}: {error}")]
     Syntax {
-        /// The server.
-        name: String,
+        /// The file.
+        file: String,
         /// What is wrong, and in which line.
         error: toml::de::Error,
     },
     /// Its parts do not go together.
-    #[error("servers/{name}/server.toml makes no sense: {reason}")]
+    #[error("{file} makes no sense: {reason}")]
     Nonsense {
-        /// The server.
-        name: String,
+        /// The file.
+        file: String,
         /// What is wrong.
         reason: String,
     },
 }
 
 impl Definition {
-    /// The server of this name.
+    /// The server of this name; or of this `server.toml`, or of the folder that has it.
+    ///
+    /// # Errors
+    /// When there is none, or its file makes no sense.
     pub fn load(name: &str) -> Result<Definition, DefinitionError> {
-        let table = table(name, &mut Vec::new())?;
-        let definition: Definition = table.try_into().map_err(|error| DefinitionError::Syntax {
-            name: name.to_owned(),
-            error,
-        })?;
+        let mut texts = Vec::new();
+        let table = table(name, &mut texts)?;
+        let file = file_of(name);
+        let mut definition: Definition =
+            table.try_into().map_err(|error| DefinitionError::Syntax {
+                file: file.clone(),
+                error,
+            })?;
+        if is_path(name) {
+            definition.folder = Path::new(&file).parent().map(Path::to_owned);
+        }
+        definition.texts = texts;
         let nonsense = |reason: String| {
             Err(DefinitionError::Nonsense {
-                name: name.to_owned(),
+                file: file.clone(),
                 reason,
             })
         };
+        if let Some(reason) = definition.times_nonsense() {
+            return nonsense(reason);
+        }
         if definition.embedded.is_some() == definition.program.is_some() {
             return nonsense("it needs either [embedded] or [program], and not both".to_owned());
         }
@@ -288,18 +312,70 @@ impl Definition {
     }
 
     /// The configuration of its program, with its words.
-    pub(super) fn template(&self, program: &Program) -> Result<&'static str, DefinitionError> {
+    pub(super) fn template(&self, program: &Program) -> Result<Cow<'static, str>, DefinitionError> {
         if program.config.is_empty() {
-            return Ok("");
+            return Ok(Cow::Borrowed(""));
         }
-        let own = data::embedded(&format!("servers/{}/{}", self.name, program.config));
+        let own = match &self.folder {
+            None => data::embedded(&format!("servers/{}/{}", self.name, program.config))
+                .map(Cow::Borrowed),
+            Some(folder) => {
+                let path = folder.join(&program.config);
+                match fs::read_to_string(&path) {
+                    Ok(text) => Some(Cow::Owned(text)),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                    Err(error) => {
+                        let path = path.display().to_string();
+                        return Err(DataError::Unreadable { path, error }.into());
+                    }
+                }
+            }
+        };
         match (own, &self.based_on) {
             (Some(text), _) => Ok(text),
             (None, Some(base)) => Definition::load(base)?.template(program),
             (None, None) => Err(DefinitionError::Nonsense {
-                name: self.name.clone(),
-                reason: format!("there is no file {}", program.config),
+                file: match &self.folder {
+                    None => file_of(&self.name),
+                    Some(folder) => folder.join("server.toml").display().to_string(),
+                },
+                reason: format!("there is no file {} beside it", program.config),
             }),
+        }
+    }
+
+    /// The files that it is made of, with their texts: its own, those of what it is based on and of the program
+    /// behind it, and the configurations.
+    pub fn texts(&self) -> Result<Vec<(String, String)>, DefinitionError> {
+        let mut texts = self.texts.clone();
+        if let Some(program) = &self.program {
+            let name = format!("{}/{}", self.name, program.config);
+            texts.push((name, self.template(program)?.into_owned()));
+            if let Some(behind) = &program.behind {
+                texts.extend(Definition::load(behind)?.texts()?);
+            }
+        }
+        Ok(texts)
+    }
+
+    /// What is wrong with the times of its origin, if anything is: they become durations.
+    fn times_nonsense(&self) -> Option<String> {
+        let embedded = self.embedded.as_ref()?;
+        let service = embedded.service_time_ms.iter();
+        let times = service.chain(&embedded.connection_time_ms);
+        times
+            .filter_map(|(path, ms)| {
+                let error = TimeSpan::from_milliseconds(*ms).err()?;
+                Some(format!("the time for the path {path} {error}"))
+            })
+            .next()
+    }
+
+    /// What [`Definition::load`] takes to give it again.
+    pub fn reference(&self) -> String {
+        match (&self.folder, self.texts.first()) {
+            (Some(_), Some((file, _))) => file.clone(),
+            _ => self.name.clone(),
         }
     }
 
@@ -370,29 +446,54 @@ impl Program {
     }
 }
 
-/// A definition's file, laid over that of the definition it is based on.
-fn table(name: &str, on_the_way: &mut Vec<String>) -> Result<toml::Table, DefinitionError> {
-    let file = format!("servers/{name}/server.toml");
-    let text = data::embedded(&file).ok_or_else(|| DataError::Unknown {
-        what: "server",
-        name: name.to_owned(),
-        known: data::names("servers").join(", "),
-    })?;
-    let own: toml::Table = toml::from_str(text).map_err(|error| DefinitionError::Syntax {
-        name: name.to_owned(),
+/// Whether a name is that of a file or a folder rather than of a server that comes with this program.
+fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/')
+}
+
+/// The file with the definition of this name.
+fn file_of(name: &str) -> String {
+    match is_path(name) {
+        false => format!("servers/{name}/server.toml"),
+        true if Path::new(name).is_dir() => {
+            Path::new(name).join("server.toml").display().to_string()
+        }
+        true => name.to_owned(),
+    }
+}
+
+/// A definition's file, laid over that of the definition it is based on. The files are added to `texts`.
+fn table(name: &str, texts: &mut Vec<(String, String)>) -> Result<toml::Table, DefinitionError> {
+    let file = file_of(name);
+    let text = if is_path(name) {
+        fs::read_to_string(&file).map_err(|error| DataError::Unreadable {
+            path: file.clone(),
+            error,
+        })?
+    } else {
+        data::embedded(&file)
+            .map(str::to_owned)
+            .ok_or_else(|| DataError::Unknown {
+                what: "server",
+                name: name.to_owned(),
+                known: data::names("servers").join(", "),
+            })?
+    };
+    let own: toml::Table = toml::from_str(&text).map_err(|error| DefinitionError::Syntax {
+        file: file.clone(),
         error,
     })?;
+    texts.push((file.clone(), text));
     let Some(base) = own.get("based_on").and_then(toml::Value::as_str) else {
         return Ok(own);
     };
-    on_the_way.push(name.to_owned());
-    if on_the_way.iter().any(|before| before == base) {
+    if texts.iter().any(|(before, _)| *before == file_of(base)) {
         return Err(DefinitionError::Nonsense {
-            name: name.to_owned(),
+            file,
             reason: "it is based on itself".to_owned(),
         });
     }
-    let mut merged = table(base, on_the_way)?;
+    let mut merged = table(base, texts)?;
     overlay(&mut merged, own);
     Ok(merged)
 }
@@ -427,7 +528,9 @@ impl Embedded {
         let of = |times: &BTreeMap<String, f64>| {
             times
                 .get(path)
-                .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
+                // Checked when the definition was read.
+                .and_then(|ms| TimeSpan::from_milliseconds(*ms).ok())
+                .map_or(Duration::ZERO, Duration::from)
         };
         (of(&self.service_time_ms), of(&self.connection_time_ms))
     }
@@ -435,7 +538,7 @@ impl Embedded {
     /// Its response fields as the origin wants them.
     pub fn dress(&self, name: &str) -> Result<Dress, DefinitionError> {
         let nonsense = |reason: String| DefinitionError::Nonsense {
-            name: name.to_owned(),
+            file: format!("the definition of the server {name}"),
             reason,
         };
         let fields = self
@@ -547,6 +650,57 @@ mod tests {
         }
         for line in ["StartServers 5", "MinSpareServers 5", "MaxSpareServers 10"] {
             assert!(prefork.words["processes_of_model"].contains(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_definition_given_by_path_is_read_with_the_configuration_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server.toml");
+        let text = "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a test\"\nbased_on = \"nginx\"\n";
+        fs::write(&file, text).unwrap();
+        for name in [file.to_str().unwrap(), folder.path().to_str().unwrap()] {
+            let mine = Definition::load(name).unwrap();
+            let nginx = Definition::load("nginx").unwrap();
+            let (own, program) = (
+                mine.program.as_ref().unwrap(),
+                nginx.program.as_ref().unwrap(),
+            );
+            assert_eq!(mine.name, "mine");
+            assert_eq!(Definition::load(&mine.reference()).unwrap().name, "mine");
+            assert_eq!(nginx.reference(), "nginx");
+            assert_eq!(own.commands, program.commands);
+            // What is not beside it is that of the server that it is based on.
+            let base = mine.template(own).unwrap();
+            assert!(!base.is_empty());
+            let config = folder.path().join(&own.config);
+            fs::write(&config, "my own").unwrap();
+            assert_eq!(mine.template(own).unwrap(), "my own");
+            let texts = mine.texts().unwrap();
+            assert_eq!(texts.len(), 3, "{texts:?}");
+            fs::remove_file(config).unwrap();
+        }
+        fs::write(&file, "name = 7").unwrap();
+        let error = Definition::load(file.to_str().unwrap()).unwrap_err();
+        assert!(
+            error.to_string().contains(file.to_str().unwrap()),
+            "{error}"
+        );
+        let absent = folder.path().join("absent.toml");
+        assert!(Definition::load(absent.to_str().unwrap()).is_err());
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server.toml");
+        for time in ["nan", "inf", "-1", "1e300"] {
+            let text = format!(
+                "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a test\"\nbased_on = \"embedded-jigsaw\"\n[embedded.service_time_ms]\nlan = {time}\n"
+            );
+            fs::write(&file, text).unwrap();
+            let error = Definition::load(file.to_str().unwrap()).expect_err(time);
+            assert!(error.to_string().contains("path lan"), "{error}");
         }
     }
 }

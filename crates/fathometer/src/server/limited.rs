@@ -90,7 +90,7 @@ pub fn start_service(
         let doing = doing.to_owned();
         move |error| ServerError::System { doing, error }
     };
-    let runtime = Scratch::new().map_err(system("make a temporary folder"))?;
+    let runtime = Scratch::new()?;
     let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port_at(door));
     let place = Place {
         address,
@@ -142,7 +142,7 @@ fn ours(
         .arg("serve")
         .arg(place.root)
         .args(["--listen", &place.address.to_string()])
-        .args(["--as", &definition.name])
+        .args(["--as", &definition.reference()])
         .args(["--threads", "1"]);
     let requests = throttle.keep_alive_requests.filter(|most| *most > 0);
     for (option, value) in [

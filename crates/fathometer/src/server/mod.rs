@@ -31,7 +31,7 @@ use self::probe::Ready;
 use self::processes::{Processes, Start};
 use self::program::Place;
 pub use self::program::{Installed, command, find};
-pub use self::scratch::Scratch;
+pub use self::scratch::{Scratch, ScratchError, no_room, remove_stale_folders};
 pub use self::throttle::{Capabilities, Capability, Throttle};
 use crate::lab::Host;
 use crate::origin::folder::{Bounds, FolderStore};
@@ -131,13 +131,16 @@ pub enum ServerError {
     #[error("failed to set up the origin: {0}")]
     Origin(#[from] OriginError),
     /// The system refused.
-    #[error("failed to {doing}: {error}")]
+    #[error("failed to {doing}: {error}{advice}", advice = no_room(error))]
     System {
         /// What was tried.
         doing: String,
         /// What the system said.
         error: std::io::Error,
     },
+    /// A temporary folder.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
     /// From the system floor.
     #[error(transparent)]
     Sys(#[from] fathometer_sys::Error),
@@ -439,7 +442,7 @@ fn start_program(
         let doing = doing.to_owned();
         move |error| ServerError::System { doing, error }
     };
-    let runtime = Scratch::new().map_err(system("make a temporary folder"))?;
+    let runtime = Scratch::new()?;
     let place = Place {
         address: SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port()),
         root,

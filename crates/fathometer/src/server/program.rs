@@ -217,7 +217,7 @@ impl Invocation {
             words.extend(files.words());
         }
         let config = place.runtime.join("server.conf");
-        fs::write(&config, filled(template, program, place.access, &words))
+        fs::write(&config, filled(&template, program, place.access, &words))
             .map_err(system(format!("write {}", config.display())))?;
         // Apache wants a file of media types; what matters is in its configuration.
         fs::write(place.runtime.join("mime.types"), "")

@@ -1,7 +1,9 @@
-//! Temporary folders that do not outlast the program, nor its murder.
+//! Temporary folders that do not outlast the program, nor its killing.
 //!
-//! A folder is named after the process that made it. Making one first removes those whose process
-//! is gone, so what SIGKILL leaves is cleaned up by the next run.
+//! A folder belongs to the process that holds the lock on it ([`Lock`]), and not to a process number: programs
+//! in several PID namespaces may share one `TMPDIR`, where the same number means several processes. What
+//! SIGKILL leaves has a free lock, and is removed by the next command that makes such a folder or control
+//! groups, and by `fathometer doctor --clean`.
 
 use std::fs;
 use std::io;
@@ -9,33 +11,80 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const PREFIX: &str = "fathometer-";
+use fathometer_sys::cgroup::Removal;
+use fathometer_sys::lock::{Lock, Taken};
+
+const PREFIX: &str = "fathometer-scratch-";
 
 /// A temporary folder, removed with everything in it when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    /// `None` where the file system has no locks: then no other program can tell whether it is in use, and
+    /// none removes it.
+    _lock: Option<Lock>,
+}
+
+/// Why there is no temporary folder.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to make a temporary folder in {folder}: {error}: set TMPDIR to another folder", folder = folder.display())]
+pub struct ScratchError {
+    folder: PathBuf,
+    error: io::Error,
+}
+
+impl From<ScratchError> for io::Error {
+    fn from(error: ScratchError) -> io::Error {
+        io::Error::new(error.error.kind(), error)
+    }
+}
+
+/// What to do where a file in a temporary folder was refused because its disk is full; nothing else is known
+/// to help for other reasons.
+pub fn no_room(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ": free some space, or set TMPDIR to a folder with more room"
+        }
+        _ => "",
+    }
 }
 
 impl Scratch {
-    /// Makes a folder that other users may read and nobody else may write.
-    pub fn new() -> io::Result<Scratch> {
+    /// Makes a folder that other users may read and only this one may write.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn new() -> Result<Scratch, ScratchError> {
+        Scratch::below(&std::env::temp_dir())
+    }
+
+    fn below(parent: &Path) -> Result<Scratch, ScratchError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let parent = std::env::temp_dir();
-        remove_stale(&parent);
+        remove_stale(parent);
+        let refused = |error| ScratchError {
+            folder: parent.to_owned(),
+            error,
+        };
         let pid = std::process::id();
         loop {
             let n = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{PREFIX}{pid}-{n}"));
             match fs::DirBuilder::new().mode(0o755).create(&path) {
-                Ok(()) => {
-                    // The mask may have taken bits away that a server's own user needs.
-                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-                    return Ok(Scratch { path });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Ok(()) => {}
+                // A process of the same number in another PID namespace has it.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(refused(error)),
             }
+            let lock = match Lock::directory(&path) {
+                Ok(Taken::Ours(lock)) => Some(lock),
+                // Another program that cleans up saw it before it was locked, and removes it.
+                Ok(Taken::Held | Taken::Gone) => continue,
+                Err(_) => None,
+            };
+            // The mask may have taken bits away that a server's own user needs.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(refused)?;
+            return Ok(Scratch { path, _lock: lock });
         }
     }
 
@@ -51,24 +100,34 @@ impl Drop for Scratch {
     }
 }
 
-fn remove_stale(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name
+/// Removes the temporary folders of programs that were killed.
+pub fn remove_stale_folders() -> Removal {
+    remove_stale(&std::env::temp_dir())
+}
+
+fn remove_stale(parent: &Path) -> Removal {
+    let mut removal = Removal::default();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_ours = entry
+            .file_name()
             .to_str()
-            .and_then(|name| name.strip_prefix(PREFIX))
-            .and_then(|rest| rest.split_once('-'))
-            .and_then(|(pid, _)| pid.parse::<u32>().ok())
-        else {
+            .is_some_and(|name| name.starts_with(PREFIX));
+        if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
-        };
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            let _ = fs::remove_dir_all(entry.path());
+        }
+        let path = entry.path();
+        // The lock is held until the folder is removed: its maker, if it has not locked it yet, makes another.
+        match Lock::directory(&path) {
+            Ok(Taken::Ours(_lock)) => match fs::remove_dir_all(&path) {
+                Ok(()) => removal.removed.push(path),
+                Err(error) => removal.refused.push((path, error)),
+            },
+            Ok(Taken::Held) => removal.in_use.push(path),
+            Ok(Taken::Gone) => {}
+            Err(error) => removal.refused.push((path, error)),
         }
     }
+    removal
 }
 
 #[cfg(test)]
@@ -76,15 +135,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_goes_with_its_owner_and_the_dead_are_buried() {
-        // No process has the highest number that fits: it is beyond the kernel's limit of 2^22.
-        let stale = std::env::temp_dir().join(format!("{PREFIX}4294967295-0"));
+    fn a_folder_is_removed_with_its_owner_and_so_is_one_whose_lock_is_free() {
+        let parent = tempfile::tempdir().unwrap();
+        // As the first process of a container leaves it, whose number always exists.
+        let stale = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir_all(stale.join("inside")).unwrap();
-        let scratch = Scratch::new().unwrap();
+        let scratch = Scratch::below(parent.path()).unwrap();
         assert!(!stale.exists());
         let path = scratch.path().to_owned();
         fs::write(path.join("file"), "x").unwrap();
         drop(scratch);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_in_use_is_kept_whatever_number_is_in_its_name() {
+        let parent = tempfile::tempdir().unwrap();
+        // No process has this number here: it is beyond the kernel's limit of 2^22. Its owner may run in
+        // another PID namespace.
+        let path = parent.path().join(format!("{PREFIX}4294967295-0"));
+        fs::create_dir(&path).unwrap();
+        let Taken::Ours(lock) = Lock::directory(&path).unwrap() else {
+            panic!("its lock is held");
+        };
+        let removal = remove_stale(parent.path());
+        assert!(path.exists());
+        assert_eq!(removal.in_use, [path.clone()]);
+        drop(lock);
+        assert_eq!(remove_stale(parent.path()).removed, [path]);
+    }
+
+    #[test]
+    fn what_cannot_be_made_says_what_to_set() {
+        let parent = tempfile::tempdir().unwrap();
+        let error = Scratch::below(&parent.path().join("absent")).unwrap_err();
+        assert!(error.to_string().contains("TMPDIR"), "{error}");
     }
 }

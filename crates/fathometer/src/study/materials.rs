@@ -1,9 +1,12 @@
-//! What the cells of a study name (paths, eras, servers), and which of the cells can be made here.
+//! Which cells of a study are wanted, what they name (paths, eras, servers), and which can be made here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
+use fathometer_analysis::run::LeftOut;
 use fathometer_path::Profile;
 
+use super::hash;
 use super::load::ability::{self, Lacking};
 use super::run::RunError;
 use super::spec::{Cell, Study};
@@ -12,11 +15,72 @@ use crate::era::Era;
 use crate::server::definition::Definition;
 use crate::server::{self, Installed};
 
+/// The cells of a mode that have the levels asked for.
+pub(super) fn wanted_cells(
+    study: &Study,
+    mode: &str,
+    only: &[(String, String)],
+) -> Result<Vec<Cell>, RunError> {
+    let factors: BTreeSet<&str> = only.iter().map(|(factor, _)| factor.as_str()).collect();
+    let cells = study.cells(mode)?;
+    for (factor, wanted) in only {
+        if factor != "block" && !study.defaults.contains_key(factor) {
+            return Err(RunError::Empty(format!(
+                "the study has no factor {factor:?}; it has block, {}",
+                study
+                    .defaults
+                    .keys()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )));
+        }
+        let known: BTreeSet<&str> = cells.iter().map(|cell| level_of(cell, factor)).collect();
+        if !known.contains(wanted.as_str()) {
+            return Err(RunError::Empty(format!(
+                "the study has no {factor}={wanted}; {factor} can be {}",
+                known.into_iter().collect::<Vec<_>>().join(", ")
+            )));
+        }
+    }
+    let kept: Vec<Cell> = cells
+        .into_iter()
+        .filter(|cell| {
+            factors.iter().all(|factor| {
+                only.iter()
+                    .any(|(f, level)| f == factor && level_of(cell, f) == level)
+            })
+        })
+        .collect();
+    if kept.is_empty() {
+        let wanted: Vec<String> = only
+            .iter()
+            .map(|(f, level)| format!("{f}={level}"))
+            .collect();
+        return Err(RunError::Empty(format!(
+            "none has {} together",
+            wanted.join(", ")
+        )));
+    }
+    Ok(kept)
+}
+
+/// The level of a factor, or the name of the block, which can be asked for like one.
+fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
+    if factor == "block" {
+        &cell.block
+    } else {
+        cell.level(factor)
+    }
+}
+
 /// Everything that cells name, loaded once.
 pub(super) struct Materials {
     pub(super) profiles: BTreeMap<String, (Profile, String)>,
     pub(super) eras: BTreeMap<String, Era>,
     pub(super) servers: BTreeMap<String, (Definition, Option<Installed>)>,
+    /// What all that is made of, each with the hash of its file or, of a program, its version.
+    pub(super) data: BTreeMap<String, String>,
 }
 
 impl Materials {
@@ -28,14 +92,18 @@ impl Materials {
                 .map(|cell| cell.level(factor).to_owned())
                 .collect()
         };
+        let mut data = BTreeMap::new();
         let mut profiles = BTreeMap::new();
         for name in levels("path") {
             let text = data::load("paths", "path profile", &name)?;
             let profile = Profile::from_toml(&text, &name)?;
+            data.insert(format!("path {name}"), hash::of(text.as_bytes()));
             profiles.insert(name, (profile, text));
         }
         let mut eras = BTreeMap::new();
         for name in levels("era") {
+            let text = data::load("eras", "era", &name)?;
+            data.insert(format!("era {name}"), hash::of(text.as_bytes()));
             eras.insert(name.clone(), Era::load(&name)?);
         }
         let mut servers = BTreeMap::new();
@@ -44,108 +112,95 @@ impl Materials {
             let name = name.to_owned();
             let definition = Definition::load(&name)?;
             let installed = definition.program.as_ref().and_then(server::find);
+            for (file, text) in definition.texts()? {
+                data.insert(format!("server {file}"), hash::of(text.as_bytes()));
+            }
+            if let Some(installed) = &installed {
+                data.insert(format!("program {name}"), installed.version.clone());
+            }
             servers.insert(name, (definition, installed));
+        }
+        for name in levels("workload") {
+            // `log:access.log`, `har:page.har`: what else a name has is no file.
+            let file = name.split_once(':').map(|(_, file)| Path::new(file));
+            if let Some(hash) = file.and_then(|file| hash::of_file(file).ok()) {
+                data.insert(format!("workload {name}"), hash);
+            }
         }
         Ok(Materials {
             profiles,
             eras,
             servers,
+            data,
         })
     }
 
-    /// The cells that this machine and its servers can make; a note for what is left out.
-    pub(super) fn possible(&self, cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
-        let mut missing: BTreeMap<&str, u32> = BTreeMap::new();
-        let mut unable: BTreeMap<&str, u32> = BTreeMap::new();
-        let mut can = |levels: &BTreeMap<String, String>| {
-            let (name, (definition, installed)) = self
+    /// The cells that this machine and its servers can make; the others go to `left_out`.
+    pub(super) fn possible(&self, cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
+        let refused = |levels: &BTreeMap<String, String>| {
+            let name = &levels["server"];
+            let (definition, installed) = self
                 .servers
-                .get_key_value(&levels["server"])
+                .get(name)
                 .expect("the servers of all cells were loaded");
-            if definition.program.is_some() && installed.is_none() {
-                *missing.entry(name).or_default() += 1;
-                return false;
+            if let (Some(program), None) = (&definition.program, installed) {
+                return Some(format!(
+                    "{name} is not installed; the Debian package is {}",
+                    program.package
+                ));
             }
-            let able = levels
-                .iter()
-                .all(|(factor, level)| definition.can(factor, level));
-            if !able {
-                *unable.entry(name).or_default() += 1;
-            }
-            able
+            let mut asked = levels.iter();
+            asked
+                .find_map(|(factor, level)| definition.inability(factor, level))
+                .map(|reason| format!("{name}: {reason}"))
         };
-        let kept = cells
-            .into_iter()
-            .filter(|cell| cell.asked().iter().all(&mut can))
-            .collect();
-        for (name, count) in missing {
-            let package = self.servers[name]
-                .0
-                .program
-                .as_ref()
-                .map_or("", |program| program.package.as_str());
-            notes.push(format!(
-                "{name} is not installed: {count} cells left out; the Debian package is {package}"
-            ));
-        }
-        for (name, count) in unable {
-            notes.push(format!(
-                "{name} cannot do {count} cells, which are left out"
-            ));
-        }
-        kept
-    }
-}
-
-/// The cells whose policy the load engine can carry out; a note for what is left out.
-pub(super) fn askable(cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
-    let mut left_out: BTreeMap<(String, &str), u32> = BTreeMap::new();
-    let kept = cells
-        .into_iter()
-        .filter(|cell| {
-            let policies = [
-                Some(cell.level("policy")),
-                cell.beside().map(|(policy, _)| policy),
-            ];
-            let refused = policies.into_iter().flatten().find_map(|policy| {
-                let why = policy.parse().ok().and_then(crate::load::cannot)?;
-                Some((policy.to_owned(), why))
-            });
-            let Some(refused) = refused else {
-                return true;
-            };
-            *left_out.entry(refused).or_default() += 1;
-            false
+        kept(cells, left_out, |cell| {
+            cell.asked().iter().find_map(refused)
         })
-        .collect();
-    for ((policy, why), count) in left_out {
-        notes.push(format!("policy {policy}: {count} cells left out; {why}"));
     }
-    kept
 }
 
-/// The cells whose hosts can be limited as they ask; a note for what is left out.
-pub(super) fn limitable(
-    study: &Study,
+/// The cells that nothing is said against; the others go to `left_out` with what is.
+fn kept(
     cells: Vec<Cell>,
-    lacking: &Lacking,
-    notes: &mut Vec<String>,
+    left_out: &mut Vec<LeftOut>,
+    refused: impl Fn(&Cell) -> Option<String>,
 ) -> Vec<Cell> {
-    let mut left_out: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-    let kept = cells
+    cells
         .into_iter()
-        .filter(|cell| match ability::missing(study, cell, lacking) {
-            Some(missing) => {
-                *left_out.entry(missing).or_default() += 1;
+        .filter(|cell| match refused(cell) {
+            Some(reason) => {
+                left_out.push(cell.left_out(reason));
                 false
             }
             None => true,
         })
-        .collect();
-    for ((limit, reason), count) in left_out {
-        notes.push(format!(
-            "a host cannot be given a {limit} here: {count} cells left out; {reason}"
-        ));
-    }
-    kept
+        .collect()
+}
+
+/// The cells whose policy the load engine can carry out; the others go to `left_out`.
+pub(super) fn askable(cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
+    kept(cells, left_out, |cell| {
+        let policies = [
+            Some(cell.level("policy")),
+            cell.beside().map(|(policy, _)| policy),
+        ];
+        policies.into_iter().flatten().find_map(|policy| {
+            let why = policy.parse().ok().and_then(crate::load::cannot)?;
+            Some(format!("policy {policy}: {why}"))
+        })
+    })
+}
+
+/// The cells whose hosts can be limited as they ask; the others go to `left_out`.
+pub(super) fn limitable(
+    study: &Study,
+    cells: Vec<Cell>,
+    lacking: &Lacking,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Cell> {
+    kept(cells, left_out, |cell| {
+        let (limit, reason) = ability::missing(study, cell, lacking)?;
+        Some(format!("a host cannot be given a {limit} here; {reason}"))
+    })
 }

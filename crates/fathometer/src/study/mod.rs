@@ -1,6 +1,8 @@
-//! Studies: what is varied ([`spec`]), in which order it is run ([`schedule`]), one repetition
+//! Studies: their files ([`files`]), what is varied ([`spec`]), in which order it is run ([`schedule`]), one repetition
 //! ([`replicate`]; [`page`], [`load`]) and all of them ([`run`]), also when they take more than one sitting ([`past`]).
 
+pub mod files;
+pub mod hash;
 pub mod load;
 mod materials;
 pub mod page;

@@ -1,9 +1,10 @@
 //! What earlier sittings of a run have made, so that a run that was interrupted goes on where it was.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 
 use fathometer_analysis::run::{Mode, Run, RunInfo};
-use fathometer_model::{ReplicateRecord, Seed};
+use fathometer_model::ReplicateRecord;
 
 use super::schedule::{Job, MOST_ATTEMPTS};
 use super::spec::{Cell, folder_of};
@@ -13,6 +14,8 @@ use super::spec::{Cell, folder_of};
 struct Attempts {
     made: u32,
     valid: bool,
+    /// The number of the next, whose folder is none that a record names.
+    next: u32,
 }
 
 /// What was made before.
@@ -23,17 +26,19 @@ pub struct Past {
     next_place: u32,
 }
 
-/// Why a run cannot go on in this folder.
+/// Why a run cannot be resumed.
 #[derive(Debug, thiserror::Error)]
-#[error("{folder} cannot be gone on with: its run is of {theirs}, and this is {ours}")]
+#[error(
+    "cannot resume {folder}: {differences}; use what it was made with, or start a new run with another --output",
+    folder = folder.display(), differences = differences.join("; ")
+)]
 pub struct Mismatch {
-    folder: String,
-    theirs: String,
-    ours: String,
+    folder: PathBuf,
+    differences: Vec<String>,
 }
 
 impl Past {
-    /// What the records of a run say.
+    /// What the records of a run say, those of all attempts ([`Run::records`]).
     pub fn of<'a>(records: impl IntoIterator<Item = &'a ReplicateRecord>) -> Past {
         let mut past = Past::default();
         for record in records {
@@ -41,6 +46,8 @@ impl Past {
             let attempts = past.attempts.entry(key).or_default();
             attempts.made += 1;
             attempts.valid |= record.validity.is_valid();
+            let after = attempt_of(&record.folder).map_or(0, |attempt| attempt + 1);
+            attempts.next = attempts.next.max(after).max(attempts.made);
             past.next_place = past.next_place.max(record.order + 1);
         }
         past
@@ -88,7 +95,7 @@ impl Past {
                     .into_iter()
                     .filter_map(|job| {
                         let key = (job.cell.folder(), job.replicate);
-                        let attempt = self.attempts.get(&key).map_or(0, |before| before.made);
+                        let attempt = self.attempts.get(&key).map_or(0, |before| before.next);
                         (!self.is_done(&key)).then_some(Job { attempt, ..job })
                     })
                     .collect();
@@ -99,29 +106,83 @@ impl Past {
     }
 }
 
-/// Whether a run can be gone on with as this study, mode and seed.
-pub fn check(run: &Run, study: &str, mode: Mode, seed: Seed) -> Result<(), Mismatch> {
-    let what = |study: &str, mode: Mode, seed: Seed| {
-        let mode = match mode {
+/// What follows the replicate's number in the folder of a repeated attempt.
+const AGAIN: &str = "-again";
+
+/// The folder of an attempt at a replicate, relative to the run's: `cells/BLOCK/LEVELS/r0`, `…/r0-again1`.
+pub fn attempt_folder(cell: &Cell, replicate: u32, attempt: u32) -> String {
+    let folder = format!("cells/{}/r{replicate}", cell.folder());
+    match attempt {
+        0 => folder,
+        attempt => format!("{folder}{AGAIN}{attempt}"),
+    }
+}
+
+/// The number of the attempt that a record's folder is of.
+fn attempt_of(folder: &str) -> Option<u32> {
+    let name = folder.rsplit('/').next()?.strip_prefix('r')?;
+    match name.split_once(AGAIN) {
+        Some((_, attempt)) => attempt.parse().ok(),
+        None => name.parse::<u32>().ok().map(|_| 0),
+    }
+}
+
+/// Whether a run can be resumed with what `now` says: results of another study, seed, build or data would mix
+/// with its own.
+pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
+    let then = &earlier.info;
+    let mut differences = Vec::new();
+    let what = |info: &RunInfo| {
+        let mode = match info.mode {
             Mode::Quick => "quick",
             Mode::Full => "full",
         };
-        format!("{study}, {mode}, seed {seed}")
+        format!("{}, {mode}, seed {}", info.study, info.seed)
     };
-    let RunInfo {
-        study: their_study,
-        mode: their_mode,
-        seed: their_seed,
-        ..
-    } = &run.info;
-    let theirs = what(their_study, *their_mode, *their_seed);
-    let ours = what(study, mode, seed);
-    match theirs == ours {
+    if what(then) != what(now) {
+        differences.push(format!(
+            "its run is of {}, and this is {}",
+            what(then),
+            what(now)
+        ));
+    }
+    match (&then.build, &now.build) {
+        (Some(then), Some(now)) if then.sha256 == now.sha256 && !now.sha256.is_empty() => {}
+        (Some(then), Some(now)) => differences.push(format!(
+            "it was made by another build ({then}; this is {now})"
+        )),
+        (None, _) => differences.push(format!(
+            "it was made by version {}, which did not record its build",
+            then.version
+        )),
+        (Some(_), None) => differences.push("this build cannot be told from another".to_owned()),
+    }
+    let names: BTreeSet<&String> = then
+        .study_files
+        .keys()
+        .chain(now.study_files.keys())
+        .collect();
+    for name in names {
+        match (then.study_files.get(name), now.study_files.get(name)) {
+            (Some(then), Some(now)) if then == now => {}
+            (Some(_), Some(_)) => differences.push(format!("{name} of the study was edited since")),
+            (Some(_), None) => {
+                differences.push(format!("the study had a {name}, and has none now"))
+            }
+            _ => differences.push(format!("the study had no {name}, and has one now")),
+        }
+    }
+    // A sitting may leave out what another names; what both name must be the same.
+    for (name, found) in &now.data {
+        if then.data.get(name).is_some_and(|then| then != found) {
+            differences.push(format!("{name} is another now"));
+        }
+    }
+    match differences.is_empty() {
         true => Ok(()),
         false => Err(Mismatch {
-            folder: run.folder.display().to_string(),
-            theirs,
-            ours,
+            folder: earlier.folder.clone(),
+            differences,
         }),
     }
 }
@@ -130,7 +191,8 @@ pub fn check(run: &Run, study: &str, mode: Mode, seed: Seed) -> Result<(), Misma
 mod tests {
     use super::super::schedule;
     use super::*;
-    use fathometer_model::{CellKey, PathCertificate, Validity};
+    use fathometer_analysis::run::Build;
+    use fathometer_model::{CellKey, PathCertificate, Seed, Validity};
 
     fn cell(policy: &str) -> Cell {
         let levels: BTreeMap<String, String> = [
@@ -200,6 +262,30 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_after_others_has_a_folder_that_no_record_names() {
+        let cells = ["a", "b"].map(cell);
+        let at = |policy: &str, attempt: u32| {
+            let mut record = record(policy, 0, attempt, false);
+            record.folder = attempt_folder(&cell(policy), 0, attempt);
+            record
+        };
+        // Of `b` a record is missing, as where the first attempt was killed.
+        let past = Past::of(&[at("a", 0), at("a", 1), at("b", 2)]);
+        let left = past.left(schedule::lanes(&cells, Seed(1)));
+        let mut left: Vec<(String, u32)> = left["lan"]
+            .iter()
+            .filter(|job| job.replicate == 0)
+            .map(|job| (job.cell.level("policy").to_owned(), job.attempt))
+            .collect();
+        left.sort();
+        assert_eq!(left, [("a".to_owned(), 2), ("b".to_owned(), 3)]);
+        assert!(attempt_folder(&cells[0], 0, 2).ends_with("/r0-again2"));
+        assert_eq!(attempt_of("cells/main/a=b/r12"), Some(0));
+        assert_eq!(attempt_of("cells/main/a=b/r12-again3"), Some(3));
+        assert_eq!(attempt_of(""), None);
+    }
+
+    #[test]
     fn nothing_before_changes_nothing() {
         let cells = ["a", "b"].map(cell);
         let past = Past::of(&[]);
@@ -214,5 +300,99 @@ mod tests {
             names(schedule::lanes(&cells, Seed(1)))
         );
         assert_eq!((past.next_place(), past.done(&cells)), (0, 0));
+    }
+
+    fn info() -> RunInfo {
+        let hashes = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, hash)| ((*name).to_owned(), (*hash).to_owned()))
+                .collect()
+        };
+        let text = serde_json::json!({
+            "format": RunInfo::FORMAT, "study": "small", "title": "", "mode": "quick", "command": [],
+            "version": "0.1.0", "machine": {}, "seed": 1, "started": 0.0,
+        });
+        let mut info: RunInfo = serde_json::from_value(text).unwrap();
+        info.build = Some(Build {
+            version: "0.1.0".to_owned(),
+            commit: Some("0123456789ab".to_owned()),
+            modified: Some(false),
+            sha256: "aa".repeat(32),
+        });
+        info.study_files = hashes(&[("study.toml", "1")]);
+        info.data = hashes(&[("path lan", "2"), ("program nginx", "1.22")]);
+        info
+    }
+
+    fn refusal(then: impl FnOnce(&mut RunInfo)) -> Option<String> {
+        let mut run = Run {
+            folder: "runs/a".into(),
+            info: info(),
+            cells: Vec::new(),
+            plots: Vec::new(),
+            warnings: Vec::new(),
+        };
+        then(&mut run.info);
+        check(&run, &info()).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_run_is_resumed_with_what_it_was_made_with_alone() {
+        assert_eq!(refusal(|_| {}), None);
+        // Another sitting measured on paths that this one leaves out.
+        let other = refusal(|then| {
+            then.data.insert("path wan".to_owned(), "9".to_owned());
+        });
+        assert_eq!(other, None);
+        type Edit = fn(&mut RunInfo);
+        let edits: [(Edit, &str); 8] = [
+            (|then| then.seed = Seed(2), "seed 2"),
+            (
+                |then| then.build.as_mut().unwrap().sha256 = "bb".repeat(32),
+                "another build (0.1.0 (0123456789ab), program bbbbbbbbbbbb; this is",
+            ),
+            (|then| then.build = None, "did not record its build"),
+            (
+                |then| {
+                    drop(
+                        then.study_files
+                            .insert("study.toml".to_owned(), "9".to_owned()),
+                    )
+                },
+                "study.toml of the study was edited",
+            ),
+            (
+                |then| {
+                    drop(
+                        then.study_files
+                            .insert("claims.toml".to_owned(), "1".to_owned()),
+                    )
+                },
+                "had a claims.toml",
+            ),
+            (|then| then.study_files.clear(), "no study.toml"),
+            (
+                |then| drop(then.data.insert("path lan".to_owned(), "9".to_owned())),
+                "path lan is another now",
+            ),
+            (
+                |then| {
+                    drop(
+                        then.data
+                            .insert("program nginx".to_owned(), "1.26".to_owned()),
+                    )
+                },
+                "program nginx",
+            ),
+        ];
+        for (edit, told) in edits {
+            let error = refusal(edit).expect(told);
+            assert!(error.contains(told), "{told:?} is not in {error}");
+            assert!(
+                error.contains("runs/a") && error.contains("--output"),
+                "{error}"
+            );
+        }
     }
 }

@@ -1,32 +1,37 @@
 //! One execution of a study: all replicates of all cells, written down as they end.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fathometer_analysis::run::{
-    EraInfo, Mode, PathInfo, Run, RunInfo, ServerInfo, Setting, SettingState,
+    EraInfo, LeftOut, Mode, PathInfo, Run, RunInfo, ServerInfo, Setting, SettingState,
 };
 use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Validity};
 use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
 
+use super::files::StudyFiles;
 use super::load::{LoadSite, ability};
-use super::materials::{Materials, askable, limitable};
+use super::materials::{Materials, askable, limitable, wanted_cells};
 use super::page;
 use super::past::{self, Mismatch, Past};
 use super::plots;
 use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
 use super::schedule::{self, Job, Queue};
 use super::spec::{Cell, Kind, SpecError, Study};
+use crate::build_facts;
 use crate::data::DataError;
 use crate::era::{Era, EraError};
 use crate::lab::Side;
+use crate::leftovers;
 use crate::progress::Progress;
-use crate::run_folder::{RunFolder, WriteError};
+use crate::run_folder::{OpenError, RunFolder, WriteError};
 use crate::server::definition::DefinitionError;
-use crate::server::{Installed, Scratch};
+use crate::server::{Installed, Scratch, ScratchError};
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
 
@@ -37,6 +42,8 @@ const INTERRUPTED: &str = "interrupted by the user: cells that had not been run 
 pub struct Request {
     /// The study.
     pub study: Study,
+    /// The files that it was read from.
+    pub files: StudyFiles,
     /// How much of it.
     pub mode: Mode,
     /// Levels that cells must have (`path=wan`), several of one factor being alternatives.
@@ -51,7 +58,7 @@ pub struct Request {
     pub command: Vec<String>,
     /// No progress.
     pub quiet: bool,
-    /// Whether the folder holds a run of this study that was interrupted and is to be gone on with.
+    /// Whether the folder holds a run of this study that was interrupted and is to be resumed.
     pub resume: bool,
 }
 
@@ -89,18 +96,27 @@ pub enum RunError {
     /// The site's folder.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
-    /// The run's folder could not be made: nothing was measured.
+    /// The run's folder could not be made or opened: nothing was measured.
     #[error(transparent)]
-    Folder(WriteError),
+    Folder(#[from] OpenError),
     /// A file of the run.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// A temporary folder.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// A replicate panicked, which is a defect of the program.
     #[error(
-        "failed to make a temporary folder in {folder}: {0}: name another with TMPDIR",
-        folder = std::env::temp_dir().display()
+        "{cell} replicate {replicate} ended by a defect of this program: {message}: please report it"
     )]
-    Scratch(std::io::Error),
+    Panicked {
+        /// The cell.
+        cell: String,
+        /// Which repetition.
+        replicate: u32,
+        /// What the panic says.
+        message: String,
+    },
     /// A replicate.
     #[error(transparent)]
     Replicate(#[from] ReplicateError),
@@ -111,7 +127,7 @@ pub enum RunError {
     #[error(transparent)]
     LoadWorkload(#[from] workload::LoadError),
     /// An earlier sitting of the run cannot be read.
-    #[error("failed to go on with a run: {0}")]
+    #[error("cannot resume the run: {0}")]
     Earlier(#[from] fathometer_analysis::Error),
     /// It is another run's.
     #[error(transparent)]
@@ -142,19 +158,24 @@ pub fn execute(
             cell.replicates = replicates;
         }
     }
+    // Of runs that were killed, whatever they were of.
+    leftovers::remove();
     let materials = Materials::load(&cells)?;
-    let cells = materials.possible(cells, &mut notes);
+    let mut left_out = Vec::new();
+    let cells = materials.possible(cells, &mut left_out);
     let cells = match study.kind {
-        Kind::Page => page::possible(cells, &mut notes),
+        Kind::Page => page::possible(cells, &materials.servers, &mut left_out),
         Kind::Load => {
-            let cells = askable(cells, &mut notes);
-            limitable(study, cells, &ability::lacking(), &mut notes)
+            let cells = askable(cells, &mut left_out);
+            limitable(study, cells, &ability::lacking(), &mut left_out)
         }
     };
     if cells.is_empty() {
-        return Err(RunError::Empty(notes.join("; ")));
+        let reasons: BTreeSet<&str> = left_out.iter().map(|cell| cell.reason.as_str()).collect();
+        let reasons: Vec<&str> = reasons.into_iter().collect();
+        return Err(RunError::Empty(reasons.join("; ")));
     }
-    let scratch = Scratch::new().map_err(RunError::Scratch)?;
+    let scratch = Scratch::new()?;
     let (pages, sites) = match study.kind {
         Kind::Page => {
             let programs = |(_, installed): &(_, Option<Installed>)| installed.is_some();
@@ -167,31 +188,30 @@ pub fn execute(
             (BTreeMap::new(), sites)
         }
     };
-    if study.kind == Kind::Load {
-        // Of runs that were killed.
-        fathometer_sys::cgroup::remove_stale();
-    }
     let awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
     notes.extend(awake.as_ref().map(|_| AWAKE.to_owned()));
     let clock = Clock::start();
     let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
     let mut info = info(request, &materials, &cells, notes, planned, clock);
+    info.left_out = left_out;
     let (folder, past) = match request.resume {
         false => {
-            let folder = RunFolder::create(request.folder.clone()).map_err(RunError::Folder)?;
+            let folder = RunFolder::create(request.folder.clone())?;
             (folder, Past::default())
         }
         true => {
+            // Not a file is made in a folder that is no run, or another's.
             let earlier = Run::load(&request.folder)?;
-            past::check(&earlier, &study.name, request.mode, request.seed)?;
-            info = gone_on_with(info, earlier.info.clone());
-            (
-                RunFolder::reopen(request.folder.clone())?,
-                Past::of(earlier.replicates()),
-            )
+            past::check(&earlier, &info)?;
+            let folder = RunFolder::reopen(request.folder.clone())?;
+            // Read when no other program writes to it any more.
+            let earlier = Run::load(&request.folder)?;
+            info = resumed(info, earlier.info);
+            (folder, Past::of(&Run::records(&request.folder)?))
         }
     };
     folder.write_json("run.json", &info)?;
+    request.files.keep(&folder)?;
     let to_make = planned - past.done(&cells);
     let (made, were_invalid) = past.made();
 
@@ -213,7 +233,7 @@ pub fn execute(
         progress: Progress::new(u64::from(to_make), "replicates", clock, request.quiet),
         applied: Mutex::new(BTreeMap::new()),
         valid_cells: Mutex::new(past.valid_cells().map(str::to_owned).collect()),
-        unable: Mutex::new(BTreeMap::new()),
+        unable: Mutex::new(Vec::new()),
         replicates: AtomicU32::new(made),
         invalid: AtomicU32::new(were_invalid),
     };
@@ -227,11 +247,7 @@ pub fn execute(
     });
     execution.progress.finish();
 
-    for (reason, cells) in lock(&execution.unable).iter() {
-        let left_out = cells.len();
-        info.notes
-            .push(format!("{reason}: {left_out} cells left out"));
-    }
+    info.left_out.append(&mut lock(&execution.unable));
     let applied = lock(&execution.applied);
     // In what is left of a run an era may not occur any more.
     for era in materials.eras.values() {
@@ -267,64 +283,6 @@ pub fn execute(
     })
 }
 
-fn wanted_cells(
-    study: &Study,
-    mode: &str,
-    only: &[(String, String)],
-) -> Result<Vec<Cell>, RunError> {
-    let factors: BTreeSet<&str> = only.iter().map(|(factor, _)| factor.as_str()).collect();
-    let cells = study.cells(mode)?;
-    for (factor, wanted) in only {
-        if factor != "block" && !study.defaults.contains_key(factor) {
-            return Err(RunError::Empty(format!(
-                "the study has no factor {factor:?}; it has block, {}",
-                study
-                    .defaults
-                    .keys()
-                    .cloned()
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )));
-        }
-        let known: BTreeSet<&str> = cells.iter().map(|cell| level_of(cell, factor)).collect();
-        if !known.contains(wanted.as_str()) {
-            return Err(RunError::Empty(format!(
-                "the study has no {factor}={wanted}; {factor} can be {}",
-                known.into_iter().collect::<Vec<_>>().join(", ")
-            )));
-        }
-    }
-    let kept: Vec<Cell> = cells
-        .into_iter()
-        .filter(|cell| {
-            factors.iter().all(|factor| {
-                only.iter()
-                    .any(|(f, level)| f == factor && level_of(cell, f) == level)
-            })
-        })
-        .collect();
-    if kept.is_empty() {
-        let wanted: Vec<String> = only
-            .iter()
-            .map(|(f, level)| format!("{f}={level}"))
-            .collect();
-        return Err(RunError::Empty(format!(
-            "none has {} together",
-            wanted.join(", ")
-        )));
-    }
-    Ok(kept)
-}
-
-/// The level of a factor, or the name of the block, which can be asked for like one.
-fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
-    if factor == "block" {
-        &cell.block
-    } else {
-        cell.level(factor)
-    }
-}
-
 /// The workloads that cells name, each with its files in a folder below `scratch`.
 fn load_sites(
     cells: &[Cell],
@@ -349,8 +307,8 @@ fn load_sites(
     Ok(sites)
 }
 
-/// What a run that is gone on with says of itself: where it began, and how it was begun.
-fn gone_on_with(now: RunInfo, earlier: RunInfo) -> RunInfo {
+/// What a run that is resumed says of itself: where it began, and how it was begun.
+fn resumed(now: RunInfo, earlier: RunInfo) -> RunInfo {
     let mut notes = now.notes;
     for note in earlier.notes {
         if !notes.contains(&note) && note != INTERRUPTED {
@@ -358,9 +316,23 @@ fn gone_on_with(now: RunInfo, earlier: RunInfo) -> RunInfo {
         }
     }
     notes.push(format!(
-        "gone on with after an interruption, by: {}",
+        "resumed after an interruption, by: {}",
         now.command.join(" ")
     ));
+    // Not refused, as a kernel update or a changed guest may be what interrupted it; but to be known.
+    for fact in ["cpu", "cores", "memory", "kernel"] {
+        let (then, now) = (earlier.machine.get(fact), now.machine.get(fact));
+        if let (Some(then), Some(now)) = (then, now)
+            && then != now
+        {
+            notes.push(format!(
+                "resumed on another machine: {fact} was {then} and is {now}"
+            ));
+        }
+    }
+    // What only an earlier sitting named is part of the run.
+    let mut data = earlier.data;
+    data.extend(now.data);
     RunInfo {
         started: earlier.started,
         command: earlier.command,
@@ -369,6 +341,7 @@ fn gone_on_with(now: RunInfo, earlier: RunInfo) -> RunInfo {
             false => earlier.eras,
         },
         notes,
+        data,
         ..now
     }
 }
@@ -389,6 +362,9 @@ fn info(
         mode: request.mode,
         command: request.command.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: Some(build_facts::facts()),
+        study_files: request.files.hashes(),
+        data: materials.data.clone(),
         machine: machine_facts(&Machine::read()),
         seed: request.seed,
         started: clock.realtime_of(Instant::ZERO).as_secs_f64(),
@@ -421,6 +397,7 @@ fn info(
             })
             .collect(),
         notes,
+        left_out: Vec::new(),
     }
 }
 
@@ -485,8 +462,8 @@ struct Execution<'a> {
     progress: Progress,
     applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
     valid_cells: Mutex<BTreeSet<String>>,
-    /// Cells that a server said it cannot do, by the reason.
-    unable: Mutex<BTreeMap<String, BTreeSet<String>>>,
+    /// Cells that a server said it cannot do.
+    unable: Mutex<Vec<LeftOut>>,
     replicates: AtomicU32,
     invalid: AtomicU32,
 }
@@ -495,15 +472,18 @@ impl Execution<'_> {
     /// Makes one replicate and says whether it is valid. When it fails, those under way beside it are
     /// ended too: on a modem line they would otherwise go on for minutes.
     fn run(&self, job: &Job, order: u32) -> Result<bool, RunError> {
-        match self.make(job, order) {
+        let made = catch_unwind(AssertUnwindSafe(|| self.make(job, order)));
+        match made.unwrap_or_else(|panic| Err(panicked(job, panic.as_ref()))) {
             // By the user, or by the failure of another.
             Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(true),
             // It would not be able a second time either.
             Err(RunError::Replicate(ReplicateError::Server(error))) if error.is_inability() => {
-                lock(&self.unable)
-                    .entry(error.to_string())
-                    .or_default()
-                    .insert(job.cell.folder());
+                let cell = job.cell.left_out(error.to_string());
+                let mut unable = lock(&self.unable);
+                if !unable.contains(&cell) {
+                    unable.push(cell);
+                }
+                drop(unable);
                 self.progress.step("one that its server cannot do");
                 Ok(true)
             }
@@ -536,12 +516,8 @@ impl Execution<'_> {
 
     fn attempt(&self, job: &Job, order: u32) -> Result<ReplicateRecord, RunError> {
         let cell = &job.cell;
-        let again = match job.attempt {
-            0 => String::new(),
-            attempt => format!("-again{attempt}"),
-        };
-        let folder_name = format!("cells/{}/r{}{again}", cell.folder(), job.replicate);
-        let folder = self.folder.subfolder(&folder_name)?;
+        let folder_name = past::attempt_folder(cell, job.replicate, job.attempt);
+        let folder = self.folder.attempt_folder(&folder_name)?;
         let (profile, _) = &self.materials.profiles[cell.level("path")];
         let era = &self.materials.eras[cell.level("era")];
         let (definition, installed) = &self.materials.servers[cell.level("server")];
@@ -589,6 +565,18 @@ impl Execution<'_> {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+fn panicked(job: &Job, panic: &(dyn Any + Send)) -> RunError {
+    let message = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    RunError::Panicked {
+        cell: job.cell.folder(),
+        replicate: job.replicate,
+        message: message.unwrap_or_else(|| "a panic without a message".to_owned()),
     }
 }
 

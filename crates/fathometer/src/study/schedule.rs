@@ -6,13 +6,16 @@
 //! a LAN run one after another. The lanes run beside each other, but for those that a study wants alone on
 //! the machine: these come first, one after the other ([`turns`]).
 //!
+//! A job that panics is reported to its lane like one that ended, so that no lane waits for it.
+//!
 //! What makes a replicate invalid is mostly noise, and noise lasts: a hypervisor takes processor time
 //! for a minute at a stretch. So a replicate that was invalid goes to the end of its lane's queue and
 //! is made again when the others have had their turn, [`MOST_ATTEMPTS`] times in all. When nothing
 //! else is left and the last one was invalid too, there is a [`PAUSE`] before it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -159,6 +162,9 @@ pub fn turns(
 /// Runs every job, `side_by_side[lane]` at a time in each lane, until all are done or `run` gives
 /// an error or `stop` says so. `run` is handed the job and its place in the order of execution, and
 /// says whether the replicate is valid.
+///
+/// # Panics
+/// When `run` panics, after all others have ended.
 pub fn execute<E: Send>(
     lanes: BTreeMap<String, VecDeque<Job>>,
     side_by_side: &BTreeMap<String, usize>,
@@ -167,7 +173,8 @@ pub fn execute<E: Send>(
 ) -> Result<(), E> {
     let order = AtomicU32::new(0);
     let failure = Mutex::new(None);
-    let ending = || stop() || lock(&failure).is_some();
+    let panicked = AtomicBool::new(false);
+    let ending = || stop() || panicked.load(Ordering::Relaxed) || lock(&failure).is_some();
     let lanes: Vec<(usize, Mutex<Queue>, Condvar)> = lanes
         .into_iter()
         .map(|(lane, jobs)| {
@@ -186,13 +193,20 @@ pub fn execute<E: Send>(
                             break;
                         }
                         let place = order.fetch_add(1, Ordering::Relaxed);
-                        let ended = run(&job, place);
-                        let valid = *ended.as_ref().unwrap_or(&true);
-                        if let Err(error) = ended {
-                            lock(&failure).get_or_insert(error);
-                        }
+                        let ended = catch_unwind(AssertUnwindSafe(|| run(&job, place)));
+                        let valid = !matches!(ended, Ok(Ok(false)));
                         lock(queue).ended(*job, valid);
                         changed.notify_all();
+                        match ended {
+                            Ok(Ok(_)) => {}
+                            Ok(Err(error)) => {
+                                lock(&failure).get_or_insert(error);
+                            }
+                            Err(panic) => {
+                                panicked.store(true, Ordering::Relaxed);
+                                resume_unwind(panic);
+                            }
+                        }
                     }
                 });
             }
@@ -388,5 +402,23 @@ mod tests {
         );
         assert_eq!(result, Err("disk full"));
         assert!(ran.into_inner() <= 2);
+    }
+
+    #[test]
+    fn a_job_that_panics_does_not_keep_its_lane_waiting() {
+        let widths = [("lan".to_owned(), 2), ("ppp".to_owned(), 2)].into();
+        let ran = AtomicU32::new(0);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            execute::<()>(lanes(&cells(), Seed(1)), &widths, &|| false, &|_, place| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                match place {
+                    0 => panic!("as where a line cannot be printed"),
+                    // Invalid until the end: the lane waits for what may have to be repeated.
+                    _ => Ok(false),
+                }
+            })
+        }));
+        assert!(ended.is_err());
+        assert!(ran.into_inner() < 18 * MOST_ATTEMPTS);
     }
 }

@@ -6,11 +6,24 @@
 
 use std::collections::BTreeMap;
 
+use fathometer_analysis::run::LeftOut;
 use fathometer_model::CellKey;
+use fathometer_model::checked::{
+    Cores, Microseconds, Percent, PositiveTimeSpan, Ratio, RoundTrips, TimeSpan,
+};
 use serde::Deserialize;
 
 /// Factors that every cell names, whatever its block varies.
 pub const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
+
+/// The longest time that a replicate may be given.
+const LONGEST_DEADLINE_S: u64 = 30 * 86_400;
+
+/// The most replicates of a cell, as on the command line.
+const MOST_REPLICATES: u32 = 1000;
+
+/// The most cells of a path at the same time: each is several threads and two namespaces.
+const MOST_SIDE_BY_SIDE: usize = 256;
 
 /// A study, as its file says it.
 #[derive(Debug, Clone, Deserialize)]
@@ -90,7 +103,7 @@ pub enum Captures {
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     /// Users of the paper for each of ours: levels of `ues` times this are the paper's.
-    pub paper_ues: f64,
+    pub paper_ues: Ratio,
     /// Where that comes from, in words.
     pub rule: String,
 }
@@ -98,7 +111,12 @@ pub struct Scale {
 /// `paper_ues = ues x 2: the paper's processor …`
 impl std::fmt::Display for Scale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "paper_ues = ues x {}: {}", self.paper_ues, self.rule)
+        write!(
+            f,
+            "paper_ues = ues x {}: {}",
+            self.paper_ues.value(),
+            self.rule
+        )
     }
 }
 
@@ -107,39 +125,39 @@ impl std::fmt::Display for Scale {
 #[serde(deny_unknown_fields)]
 pub struct Load {
     /// The measured window, in seconds.
-    pub duration_s: ByMode,
+    pub duration_s: ByMode<PositiveTimeSpan>,
     /// The time before it, in seconds.
-    pub warm_up_s: ByMode,
+    pub warm_up_s: ByMode<TimeSpan>,
     /// Round trips of the path that the measured window lasts at the least, so that there is as much of a
     /// long path's load to see as of a short one's.
     #[serde(default)]
-    pub round_trips: ByMode,
+    pub round_trips: ByMode<RoundTrips>,
     /// The same of the time before it.
     #[serde(default)]
-    pub warm_up_round_trips: ByMode,
+    pub warm_up_round_trips: ByMode<RoundTrips>,
     /// How long an exchange may take, in seconds.
-    pub timeout_s: f64,
+    pub timeout_s: PositiveTimeSpan,
     /// The processor time of the server's host, in cores: what 100 means in the factor `cpu`.
-    pub cpu_quota: f64,
+    pub cpu_quota: Cores,
     /// Connections at once that a server with shed = on serves.
     pub shed_at: u32,
     /// Above, the generator itself is the limit, in percent of a thread.
-    pub generator_busy_pct: f64,
+    pub generator_busy_pct: Percent,
     /// Above, clients did not begin again at once, in microseconds.
-    pub send_lag_p99_us: f64,
+    pub send_lag_p99_us: Microseconds,
 }
 
 /// A value that is smaller where there is little time.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ByMode {
-    quick: f64,
-    full: f64,
+pub struct ByMode<T> {
+    quick: T,
+    full: T,
 }
 
-impl ByMode {
+impl<T> ByMode<T> {
     /// The value in a mode (`quick`, `full`).
-    pub fn of(self, mode: &str) -> f64 {
+    pub fn of(self, mode: &str) -> T {
         if mode == "quick" {
             self.quick
         } else {
@@ -152,10 +170,10 @@ impl ByMode {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadOfBlock {
-    duration_s: Option<ByMode>,
-    warm_up_s: Option<ByMode>,
-    timeout_s: Option<f64>,
-    cpu_quota: Option<f64>,
+    duration_s: Option<ByMode<PositiveTimeSpan>>,
+    warm_up_s: Option<ByMode<TimeSpan>>,
+    timeout_s: Option<PositiveTimeSpan>,
+    cpu_quota: Option<Cores>,
     shed_at: Option<u32>,
 }
 
@@ -260,6 +278,15 @@ impl Cell {
         asked
     }
 
+    /// The cell as one that is not measured.
+    pub fn left_out(&self, reason: impl Into<String>) -> LeftOut {
+        LeftOut {
+            block: self.block.clone(),
+            cell: self.key.clone(),
+            reason: reason.into(),
+        }
+    }
+
     /// Its servers.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         let beside = self.beside().map(|(_, server)| server);
@@ -277,7 +304,8 @@ pub fn folder_of(block: &str, key: &CellKey) -> String {
     let levels: Vec<String> = key
         .0
         .iter()
-        .map(|(factor, level)| format!("{factor}={level}"))
+        // A level may be the path of a file.
+        .map(|(factor, level)| format!("{factor}={}", level.replace('/', "%2F")))
         .collect();
     format!("{block}/{}", levels.join(","))
 }
@@ -348,6 +376,36 @@ impl Study {
                     )));
                 }
             }
+        }
+        if let Some((path, _)) = study
+            .limits
+            .iter()
+            .find(|(_, limits)| limits.deadline_s == 0 || limits.deadline_s > LONGEST_DEADLINE_S)
+        {
+            return Err(nonsense(format!(
+                "[limits.{path}] deadline_s must be from 1 to {LONGEST_DEADLINE_S} seconds (30 days)"
+            )));
+        }
+        let counts = study.replicates.values().flat_map(BTreeMap::values);
+        let counts = counts.chain(
+            study
+                .blocks
+                .iter()
+                .flat_map(|block| block.replicates.values()),
+        );
+        if let Some(count) = counts.copied().find(|count| *count > MOST_REPLICATES) {
+            return Err(nonsense(format!(
+                "{count} replicates of a cell: at most {MOST_REPLICATES} can be made"
+            )));
+        }
+        if let Some(width) = study
+            .side_by_side
+            .values()
+            .find(|width| **width > MOST_SIDE_BY_SIDE)
+        {
+            return Err(nonsense(format!(
+                "{width} cells side by side: at most {MOST_SIDE_BY_SIDE} can be"
+            )));
         }
         if (study.kind == Kind::Load) != study.load.is_some() {
             return Err(nonsense(
@@ -518,6 +576,74 @@ mod tests {
         assert_eq!(asked[1]["policy"], "h2");
         assert_eq!(asked[1]["server"], "nghttpx");
         assert_eq!(asked[1]["path"], "lan");
+    }
+
+    #[test]
+    fn numbers_that_are_no_quantities_are_refused_with_their_place() {
+        const LOAD: &str = r#"
+            [load]
+            duration_s = { quick = 1, full = 1.5 }
+            warm_up_s = { quick = 0, full = 1 }
+            timeout_s = 1
+            cpu_quota = 0
+            shed_at = 1
+            generator_busy_pct = 85
+            send_lag_p99_us = 1000
+        "#;
+        let text = STUDY.replace(
+            "[[block]]\n        name = \"main\"",
+            &format!("{LOAD}\n[[block]]\n name = \"main\""),
+        );
+        let text = text.replace(
+            "workload = \"microscape\"",
+            "workload = \"microscape\"\nkind = \"load\"",
+        );
+        Study::parse(&text).unwrap();
+        for (good, name) in [
+            ("{ quick = 1, full = 1.5 }", "duration_s"),
+            ("{ quick = 0, full = 1 }", "warm_up_s"),
+            ("timeout_s = 1", "timeout_s"),
+            ("cpu_quota = 0", "cpu_quota"),
+            ("generator_busy_pct = 85", "generator_busy_pct"),
+            ("send_lag_p99_us = 1000", "send_lag_p99_us"),
+        ] {
+            for wrong in ["nan", "inf", "-inf", "-1", "1e300"] {
+                let bad = match good.split_once(" = ").filter(|_| !good.contains('{')) {
+                    Some((key, _)) => format!("{key} = {wrong}"),
+                    None => format!("{{ quick = 1, full = {wrong} }}"),
+                };
+                assert!(text.contains(good), "{good}");
+                let error = Study::parse(&text.replace(good, &bad)).expect_err(&bad);
+                let error = error.to_string();
+                assert!(
+                    error.contains(name) && error.contains("from 0"),
+                    "{bad}: {error}"
+                );
+            }
+        }
+        let none = text.replace("{ quick = 1, full = 1.5 }", "{ quick = 0, full = 1 }");
+        assert!(Study::parse(&none).is_err(), "a window of no length");
+        for (good, bad) in [
+            (
+                "limits = {}",
+                "limits = { lan = { lateness_p99_us = 1, lateness_max_us = 1, deadline_s = 18446744073709551 } }",
+            ),
+            ("side_by_side = {}", "side_by_side = { lan = 100000000 }"),
+            ("lan = 2, wan = 1", "lan = 4000000000, wan = 1"),
+        ] {
+            assert!(STUDY.contains(good), "{good}");
+            let error = Study::parse(&STUDY.replace(good, bad)).expect_err(bad);
+            assert!(error.to_string().contains("small"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_level_that_is_a_path_is_one_part_of_the_folder() {
+        let key = CellKey([("server".to_owned(), "../mine/server.toml".to_owned())].into());
+        assert_eq!(
+            folder_of("main", &key),
+            "main/server=..%2Fmine%2Fserver.toml"
+        );
     }
 
     #[test]

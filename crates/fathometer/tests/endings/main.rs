@@ -10,8 +10,10 @@ mod laboratory;
 mod loads;
 #[path = "../support/nobody.rs"]
 mod nobody;
+mod own;
 mod place;
 mod rights;
+mod sittings;
 mod studies;
 #[path = "../support/waiting.rs"]
 mod waiting;

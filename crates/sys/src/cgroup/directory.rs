@@ -28,7 +28,7 @@ impl Group {
         let mut refused = None;
         for parent in [&tree.own, &tree.top] {
             let path = parent.join(&name);
-            match fs::create_dir(&path) {
+            match owner::create(&path) {
                 Ok(()) => {
                     let part = Part {
                         tree: tree.clone(),
@@ -142,7 +142,7 @@ impl Group {
             switched.extend(name.switched);
         }
         let path = parent.join(Name::new(name, switched)?.to_string());
-        fs::create_dir(&path).map_err(|error| no_directory(&path, &error))?;
+        owner::create(&path).map_err(|error| no_directory(&path, &error))?;
         let made = || {
             if threads {
                 let kind = path.join("cgroup.type");

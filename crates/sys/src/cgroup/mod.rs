@@ -23,8 +23,8 @@
 //! before stay somebody else's: a host starts with a cold cache when its files were dropped from
 //! the page cache before.
 //!
-//! A group ends with its [`Group`]. One whose program was killed is found by its name and removed
-//! by [`remove_stale`].
+//! A group ends with its [`Group`]. One whose program was killed is found by its name and its lock, and
+//! removed by [`remove_stale`].
 
 mod ability;
 mod descriptors;
@@ -49,7 +49,7 @@ use refusal::unavailable;
 
 pub use ability::{Controller, available, controllers};
 pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
-pub use owner::remove_stale;
+pub use owner::{Removal, remove_stale};
 pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};
 
 /// A host's share of this machine. Dropping it removes it; what is still in it is not killed, but

@@ -1,18 +1,27 @@
-//! Whose group a directory is, by its name, and the removal of those whose owner is gone.
+//! Whose group a directory is, and the removal of those whose owner is gone.
 //!
-//! A group outlives a program that is killed. Its name therefore says who made it, as process
-//! number, start time and PID namespace, which together never come again until the machine starts
-//! anew, and which controllers were switched on in the group above for its sake.
+//! A group outlives a program that is killed. So its owner holds a lock on the group's own directory
+//! ([`create`]), which the kernel releases when the owner exits. A lock file elsewhere would not do: another
+//! container sees the same control groups and has a `/tmp` and a `/run` of its own, while a lock on the
+//! directory is seen wherever the group is seen. `flock(2)` works on directories of both versions of
+//! cgroupfs, is the same lock in every mount, PID and cgroup namespace, and does not keep the directory from
+//! being removed.
+//!
+//! The name says who made the group, as process number, start time and PID namespace, and which controllers
+//! were switched on in the group above for its sake. It is a second sign of life: an owner that is found
+//! running by its name keeps its group even without a lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::layout::{Tree, Version, trees};
 use crate::error::{Doing, Result};
+use crate::lock::{Lock, Taken};
 
 const PREFIX: &str = "fathometer";
 
@@ -21,6 +30,12 @@ const DEEPEST: usize = 16;
 
 /// How often members are moved out before giving up: they may fork meanwhile.
 const ROUNDS: usize = 200;
+
+/// How often a directory is made again when another program removed it before it could be locked.
+const CREATIONS: usize = 32;
+
+/// The locks of the groups that this program has, by directory.
+static LOCKS: Mutex<BTreeMap<PathBuf, Lock>> = Mutex::new(BTreeMap::new());
 
 /// What the name of a group says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,11 +83,44 @@ impl Name {
         })
     }
 
-    /// Whether the owner is known to be gone. In another PID namespace nothing is known of it.
-    fn stale(&self) -> bool {
+    /// Whether the owner is found running by its number. In another PID namespace it cannot be found.
+    fn is_running(&self) -> bool {
         pid_namespace().is_ok_and(|namespace| namespace == self.namespace)
-            && !start_time(self.pid).is_ok_and(|start| start == self.start)
+            && start_time(self.pid).is_ok_and(|start| start == self.start)
     }
+}
+
+/// Makes a group's directory and locks it for as long as it exists or this program runs.
+pub(super) fn create(path: &Path) -> io::Result<()> {
+    for _ in 0..CREATIONS {
+        fs::create_dir(path)?;
+        match Lock::directory(path) {
+            Ok(Taken::Ours(lock)) => {
+                locks().insert(path.to_owned(), lock);
+                return Ok(());
+            }
+            // Another program that cleans up saw it before it was locked, and removes it.
+            Ok(Taken::Held | Taken::Gone) => {}
+            Err(error) => {
+                let _ = fs::remove_dir(path);
+                return Err(error);
+            }
+        }
+        for _ in 0..ROUNDS {
+            if !path.exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "another program removes it each time",
+    ))
+}
+
+fn locks() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Lock>> {
+    LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Display for Name {
@@ -96,20 +144,41 @@ pub(super) fn valid_label(label: &str) -> bool {
     !label.is_empty() && label.len() <= 64 && label.chars().all(fits)
 }
 
-/// Removes the groups of owners that are gone, moving what is still in them into the group of
-/// this program. Returns the directories that were removed.
+/// What a removal of groups whose owner is gone came to.
+#[derive(Debug, Default)]
+pub struct Removal {
+    /// The directories that were removed.
+    pub removed: Vec<PathBuf>,
+    /// Directories of owners that still run.
+    pub in_use: Vec<PathBuf>,
+    /// Directories that could not be removed, and why.
+    pub refused: Vec<(PathBuf, io::Error)>,
+}
+
+/// Removes the groups of owners that are gone, moving what is still in them into the group of this program.
 ///
-/// A group that cannot be removed is left for the next time: it holds nobody up.
-pub fn remove_stale() -> Vec<PathBuf> {
-    let mut removed = Vec::new();
+/// A group that cannot be removed is left for the next time.
+pub fn remove_stale() -> Removal {
+    let mut removal = Removal::default();
     for tree in trees() {
         for (path, name) in groups_below(&tree.top, 0) {
-            if name.stale() && remove(&path, &tree).is_ok() {
-                removed.push(path);
+            if name.is_running() {
+                removal.in_use.push(path);
+                continue;
+            }
+            // The lock is held until the directory is removed, so that no other program removes it too.
+            match Lock::directory(&path) {
+                Ok(Taken::Ours(_lock)) => match remove(&path, &tree) {
+                    Ok(()) => removal.removed.push(path),
+                    Err(error) => removal.refused.push((path, error)),
+                },
+                Ok(Taken::Held) => removal.in_use.push(path),
+                Ok(Taken::Gone) => {}
+                Err(error) => removal.refused.push((path, error)),
             }
         }
     }
-    removed
+    removal
 }
 
 /// Removes a group and those below it; their members go where this program is. Controllers that
@@ -118,6 +187,7 @@ pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
     for below in directories(path) {
         remove(&below, tree)?;
     }
+    locks().remove(path);
     let members = match tree.version {
         Version::One => "tasks",
         // Threads can be read where processes cannot, and all threads are moved in the end.
@@ -224,7 +294,7 @@ mod tests {
         let name = Name::new("server-1", BTreeSet::new()).unwrap();
         let again = Name::parse(&name.to_string()).unwrap();
         assert_eq!(again, name);
-        assert!(!again.stale(), "its owner reads this");
+        assert!(again.is_running(), "its owner reads this");
         let switched = BTreeSet::from(["cpu".to_owned(), "memory".to_owned()]);
         let name = Name::new("x", switched.clone()).unwrap();
         assert_eq!(Name::parse(&name.to_string()).unwrap().switched, switched);
@@ -233,19 +303,52 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_ended_or_whose_number_came_again_is_gone() {
+    fn an_owner_is_found_by_number_and_start_in_its_own_namespace() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let mut name = Name::new("x", BTreeSet::new()).unwrap();
         name.pid = child.id();
         child.wait().unwrap();
-        assert!(name.stale());
+        assert!(!name.is_running());
         let mut name = Name::new("x", BTreeSet::new()).unwrap();
         name.start += 1;
-        assert!(name.stale(), "another process of the same number");
+        assert!(!name.is_running(), "another process of the same number");
         let mut name = Name::new("x", BTreeSet::new()).unwrap();
-        name.pid = u32::MAX;
         name.namespace += 1;
-        assert!(!name.stale(), "nothing is known of other namespaces");
+        assert!(!name.is_running(), "a number of another namespace");
+    }
+
+    /// A name that a killed process of another PID namespace has left, such as the first of a container.
+    fn foreign(label: &str) -> Name {
+        let mut name = Name::new(label, BTreeSet::new()).unwrap();
+        name.namespace += 1;
+        name.pid = 1;
+        name
+    }
+
+    #[test]
+    fn a_group_of_another_pid_namespace_is_removed_when_its_lock_is_free_and_kept_while_it_is_held()
+    {
+        let tree = |tree: &Tree| {
+            let path = tree.own.join(foreign("probe-rights").to_string());
+            fs::create_dir(&path)
+                .and_then(|()| fs::remove_dir(&path))
+                .is_ok()
+        };
+        let Some(tree) = trees().into_iter().find(tree) else {
+            return eprintln!("SKIPPED, no group can be made on this machine");
+        };
+        let held = tree.own.join(foreign("held").to_string());
+        create(&held).unwrap();
+        let left = tree.own.join(foreign("left").to_string());
+        create(&left).unwrap();
+        // What the kernel does when the owner exits.
+        locks().remove(&left);
+        let removal = remove_stale();
+        assert!(removal.in_use.contains(&held), "{removal:?}");
+        assert!(held.exists());
+        assert!(!left.exists(), "{removal:?}");
+        remove(&held, &tree).unwrap();
+        assert!(!held.exists() && !locks().contains_key(&held));
     }
 
     #[test]

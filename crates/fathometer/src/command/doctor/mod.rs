@@ -2,6 +2,7 @@
 
 mod probes;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,6 +12,7 @@ use fathometer_sys::{Machine, Namespace};
 
 use super::Failure;
 use crate::data;
+use crate::leftovers;
 use crate::server::{self, definition::Definition};
 use crate::study::run::machine_facts;
 
@@ -20,6 +22,10 @@ pub struct DoctorArguments {
     /// Print as JSON
     #[arg(long)]
     json: bool,
+    /// Remove the control groups and temporary folders (in TMPDIR) that killed runs have left, list them, and
+    /// examine nothing. Exit code 1 when one could not be removed
+    #[arg(long, conflicts_with = "json")]
+    clean: bool,
 }
 
 /// Abilities of one kind.
@@ -33,6 +39,15 @@ struct Group {
 
 /// Examines the machine. Exit code 1 when experiments cannot be run here.
 pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
+    // It makes groups itself, to find out what can be limited.
+    let removal = leftovers::remove();
+    if arguments.clean {
+        let _ = write!(std::io::stdout(), "{}", leftovers::description(&removal));
+        return Ok(match removal.refused.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(1),
+        });
+    }
     let facts = machine_facts(&Machine::read());
     let controllers = cgroup::controllers();
     let group = |name, title, abilities| Group {

@@ -22,7 +22,7 @@ pub fn lacking() -> Lacking {
 pub fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a str, &'a str)> {
     let quota = study
         .load_of(&cell.block)
-        .map_or(0.0, |load| load.cpu_quota);
+        .map_or(0.0, |load| load.cpu_quota.value());
     let asks = |factor: &str| !matches!(cell.level(factor), "" | "none");
     let asked = [
         ("cpu limit", quota > 0.0),

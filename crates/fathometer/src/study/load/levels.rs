@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_http::driver::{Policy, Protocol};
+use fathometer_model::checked::{RoundTrips, TimeSpan};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::SocketOptions;
 use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
@@ -42,6 +43,13 @@ const IDLE_SESSIONS: Sessions = Sessions {
 
 /// The shortest time that a quota of processor time may be used up in: the kernel takes no less.
 const SHORTEST_QUOTA: f64 = 0.001;
+
+/// The least and the largest share of processors that a host can be given, in cores.
+const LEAST_QUOTA: f64 = 0.001;
+const MOST_QUOTA: f64 = 4096.0;
+
+/// The most users of a load: each has a connection, and a machine has at most some sixty thousand ports.
+const MOST_USERS: u32 = 1_000_000;
 
 /// A cell's levels, understood.
 pub(super) struct Levels<'a> {
@@ -84,20 +92,20 @@ impl<'a> Levels<'a> {
             false => "clients",
         };
         let round_trip = setup.profile.round_trip();
-        let at_least = |seconds: ByMode, round_trips: ByMode| {
-            let long = round_trip.mul_f64(round_trips.of(shared.mode));
-            Duration::from_secs_f64(seconds.of(shared.mode)).max(long)
+        let at_least = |time: Duration, round_trips: ByMode<RoundTrips>| {
+            let count = round_trips.of(shared.mode).value();
+            time.max(round_trip.mul_f64(count))
         };
         let throttle = Throttle {
             backlog: number(cell, "backlog", "system")?,
             connections: number(cell, "workers", "none")?,
             shed_above: one_of(cell, "shed", &[("off", None), ("on", Some(load.shed_at))])?,
-            keep_alive: number::<f64>(cell, "keep_alive_s", "server")?.map(Duration::from_secs_f64),
+            keep_alive: number::<TimeSpan>(cell, "keep_alive_s", "server")?.map(Duration::from),
             keep_alive_requests: number(cell, "keep_alive_requests", "server")?,
         };
         Ok(Levels {
             site,
-            users: parsed(cell, users_factor)?,
+            users: users(cell, users_factor)?,
             users_factor,
             sessions: one_of(
                 cell,
@@ -124,8 +132,11 @@ impl<'a> Levels<'a> {
                 "" => true,
                 _ => one_of(cell, "cache", &[("warm", true), ("cold", false)])?,
             },
-            duration: at_least(load.duration_s, load.round_trips),
-            warm_up: at_least(load.warm_up_s, load.warm_up_round_trips),
+            duration: at_least(load.duration_s.of(shared.mode).into(), load.round_trips),
+            warm_up: at_least(
+                load.warm_up_s.of(shared.mode).into(),
+                load.warm_up_round_trips,
+            ),
             load,
         })
     }
@@ -206,7 +217,7 @@ impl<'a> Levels<'a> {
         let mut plan = Plan::clone(&self.site.plan);
         plan.sessions = self.sessions;
         let address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
-        let timeout = Duration::from_secs_f64(self.load.timeout_s);
+        let timeout = Duration::from(self.load.timeout_s);
         let base = Options::new(address, study.client.host.clone(), Arc::new(plan));
         Ok(Options {
             users: Users::Closed {
@@ -231,7 +242,7 @@ impl<'a> Levels<'a> {
             limit: Limit::Time(self.duration),
             drain: timeout.min(Duration::from_secs(2)),
             seed,
-            send_lag: Duration::from_secs_f64(self.load.send_lag_p99_us * 1e-6),
+            send_lag: self.load.send_lag_p99_us.into(),
             sockets: SocketOptions {
                 no_delay: Some(true),
                 ..setup.era.settings(Side::Client, None).socket
@@ -251,6 +262,18 @@ where
         "" => Ok(None),
         level if level == none => Ok(None),
         _ => parsed(cell, factor).map(Some),
+    }
+}
+
+/// How many users there are.
+fn users(cell: &Cell, factor: &'static str) -> Result<u32, ReplicateError> {
+    match parsed(cell, factor)? {
+        users @ 1..=MOST_USERS => Ok(users),
+        users => Err(ReplicateError::Level {
+            factor,
+            level: users.to_string(),
+            reason: format!("it can be from 1 to {MOST_USERS}"),
+        }),
     }
 }
 
@@ -282,8 +305,18 @@ fn rest(cell: &Cell) -> Result<Duration, ReplicateError> {
 /// has no quota.
 fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, ReplicateError> {
     let share: f64 = parsed(cell, "cpu")?;
-    let quota = load.cpu_quota * share / 100.0;
-    Ok((quota > 0.0).then(|| quota_of(quota)))
+    let quota = load.cpu_quota.value() * share / 100.0;
+    match quota {
+        0.0 => Ok(None),
+        quota if (LEAST_QUOTA..=MOST_QUOTA).contains(&quota) => Ok(Some(quota_of(quota))),
+        _ => Err(ReplicateError::Level {
+            factor: "cpu",
+            level: cell.level("cpu").to_owned(),
+            reason: format!(
+                "it makes {quota} cores of the study's cpu_quota, which can be from {LEAST_QUOTA} to {MOST_QUOTA}"
+            ),
+        }),
+    }
 }
 
 /// A quota over as short a time as the kernel takes it: a host should behave like one with a slow
@@ -368,6 +401,30 @@ mod tests {
             levels: [(factor.to_owned(), level.to_owned())].into(),
             replicates: 1,
         }
+    }
+
+    #[test]
+    fn absurd_levels_are_refused_and_do_not_panic() {
+        for level in ["nan", "inf", "-1", "1e300"] {
+            let keep_alive =
+                number::<TimeSpan>(&cell("keep_alive_s", level), "keep_alive_s", "server");
+            let error = keep_alive.expect_err(level).to_string();
+            assert!(error.contains("keep_alive_s"), "{error}");
+        }
+        for level in ["0", "4000000000"] {
+            assert!(users(&cell("ues", level), "ues").is_err(), "{level}");
+        }
+        assert_eq!(users(&cell("ues", "30"), "ues").unwrap(), 30);
+        let load: Load = toml::from_str(
+            "duration_s = { quick = 1, full = 1 }\nwarm_up_s = { quick = 1, full = 1 }\ntimeout_s = 1\n\
+             cpu_quota = 0.5\nshed_at = 1\ngenerator_busy_pct = 85\nsend_lag_p99_us = 1000",
+        )
+        .unwrap();
+        for level in ["nan", "-50", "inf", "1e-300", "1e12"] {
+            assert!(cpu(&cell("cpu", level), &load).is_err(), "{level}");
+        }
+        assert!(cpu(&cell("cpu", "100"), &load).unwrap().is_some());
+        assert!(cpu(&cell("cpu", "0"), &load).unwrap().is_none());
     }
 
     #[test]

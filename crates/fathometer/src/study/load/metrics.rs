@@ -493,10 +493,10 @@ fn host_network(sample: &Sample) -> Option<&Network> {
 pub(super) fn judge(result: &LoadResult, load: &Load, validity: &mut Validity) {
     for (n, worker) in result.generator.workers.iter().enumerate() {
         let busy = 100.0 * worker.busy;
-        if busy > load.generator_busy_pct {
+        if busy > load.generator_busy_pct.value() {
             validity.invalidate(format!(
                 "the generator's thread {n} was busy for {busy:.0} % of the time (limit {} %)",
-                load.generator_busy_pct
+                load.generator_busy_pct.value()
             ));
         }
     }

@@ -27,6 +27,7 @@ use self::levels::Levels;
 use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
 use crate::run_folder::{WriteError, write_lines};
 use crate::trial::{Measured, Trial};
+use crate::whole_file;
 
 /// A workload of a load study, with its files on disk.
 pub struct LoadSite {
@@ -126,7 +127,7 @@ fn write_files(folder: &Path, measured: &Measured) -> Result<(), WriteError> {
 }
 
 fn write(path: PathBuf, text: &str) -> Result<(), WriteError> {
-    std::fs::write(&path, text).map_err(|error| WriteError { path, error })
+    whole_file::write(&path, text.as_bytes()).map_err(|error| WriteError { path, error })
 }
 
 /// The congestion windows of the server's connections over the measured window.

@@ -10,6 +10,7 @@ use fathometer_http::driver::{
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
 use fathometer_http::package::Version as Package;
+use fathometer_model::checked::TimeSpan;
 use fathometer_model::{Bytes, ContentCoding};
 use fathometer_tls::Version;
 
@@ -329,7 +330,13 @@ fn options(
         graph: Arc::clone(&page.graph),
         script_time: match cell.level("script_ms") {
             "" => Duration::ZERO,
-            _ => Duration::from_millis(parsed(cell, "script_ms")?),
+            level => TimeSpan::from_milliseconds(parsed(cell, "script_ms")?)
+                .map_err(|error| ReplicateError::Level {
+                    factor: "script_ms",
+                    level: level.to_owned(),
+                    reason: error.to_string(),
+                })?
+                .into(),
         },
         http2: window,
         ..Options::default()

@@ -14,12 +14,14 @@ mod serving;
 pub mod site;
 mod storage;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fathometer_analysis::packets::{self, Accounting, Integrity};
+use fathometer_analysis::run::LeftOut;
 use fathometer_http::driver::{
     Options, PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit,
 };
@@ -40,7 +42,8 @@ use crate::client::{self, ClientSockets, LoopStatistics};
 use crate::key_log::KeyLogFile;
 use crate::lab::{Host, Lab, Side};
 use crate::run_folder::{WriteError, write_lines};
-use crate::server::{Access, Credentials};
+use crate::server::definition::Definition;
+use crate::server::{Access, Credentials, Installed};
 use crate::wire::WireOptions;
 
 /// A gap on a connection that a delayed acknowledgement ends is a stall from here on: Linux delays
@@ -50,23 +53,57 @@ const STALL: Duration = Duration::from_millis(35);
 /// Sessions that a client keeps to resume: one for each host of a page is enough.
 const SESSIONS: usize = 64;
 
+/// Factors that are settings of the server's QUIC over HTTP/3, each with the levels that ask for nothing.
+const QUIC_FACTORS: [(&str, [&str; 2]); 3] = [
+    ("congestion", ["", "era"]),
+    ("iw", ["", "era"]),
+    ("udp_offload", ["", "on"]),
+];
+
 /// How long a first retrieval, within the server's host, may take.
 const BEFOREHAND: Duration = Duration::from_secs(20);
 
-/// The cells whose pages can be retrieved; a note for what is left out.
-pub fn possible(cells: Vec<Cell>, notes: &mut Vec<String>) -> Vec<Cell> {
-    let (left_out, kept): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(|cell| {
-        let policy = cell.level("policy").parse::<Policy>();
-        let http3 = policy.is_ok_and(|policy| policy.protocol == Protocol::Http3);
-        http3 && cell.level("server") != "embedded"
-    });
-    if !left_out.is_empty() {
-        let count = left_out.len();
-        notes.push(format!(
-            "over HTTP/3 pages are retrieved from our own origin alone: {count} cells left out"
-        ));
-    }
-    kept
+/// The cells whose pages can be retrieved over the protocol of their policy; the others go to `left_out`.
+///
+/// Over HTTP/3 a page comes from our own origin, or from a program that speaks it. A program has a QUIC of its
+/// own, which nothing here can set.
+pub fn possible(
+    cells: Vec<Cell>,
+    servers: &BTreeMap<String, (Definition, Option<Installed>)>,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Cell> {
+    let refused = |cell: &Cell| {
+        let policy = cell.level("policy").parse::<Policy>().ok()?;
+        if policy.protocol != Protocol::Http3 {
+            return None;
+        }
+        let (definition, _) = servers.get(cell.level("server"))?;
+        if definition.program.is_none() {
+            let imitates = matches!(
+                definition.name.as_str(),
+                "embedded-jigsaw" | "embedded-apache"
+            );
+            return imitates
+                .then(|| format!("{} imitates a server without HTTP/3", definition.name));
+        }
+        QUIC_FACTORS
+            .into_iter()
+            .find(|(factor, usual)| !usual.contains(&cell.level(factor)))
+            .map(|(factor, _)| {
+                let (name, level) = (&definition.name, cell.level(factor));
+                format!("{name} has a QUIC of its own, which cannot be given {factor}={level}")
+            })
+    };
+    cells
+        .into_iter()
+        .filter(|cell| match refused(cell) {
+            Some(reason) => {
+                left_out.push(cell.left_out(reason));
+                false
+            }
+            None => true,
+        })
+        .collect()
 }
 
 /// Makes one replicate.
@@ -212,11 +249,11 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         let sampling = accounts
             .as_ref()
             .map(|accounts| scope.spawn(move || accounts.sample(clock)));
+        // Also when the retrieval panics: the scope waits for the sampling, which waits for this.
+        let ending = accounts.as_ref().map(Ending);
         let retrieved = retrieving.run(&cache, accounts.as_ref(), shared.interrupted);
         settle();
-        if let Some(accounts) = &accounts {
-            accounts.end();
-        }
+        drop(ending);
         let readings: Vec<Reading> = match sampling.map(std::thread::ScopedJoinHandle::join) {
             None => Vec::new(),
             Some(Ok(readings)) => readings,
@@ -317,6 +354,15 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         },
         applied,
     })
+}
+
+/// Ends the sampling of accounts when it is dropped.
+struct Ending<'a>(&'a Accounts);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// The TCP of a host: the era's, with what the cell has otherwise.

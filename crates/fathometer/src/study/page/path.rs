@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use fathometer_model::checked::TimeSpan;
 use fathometer_model::{Bandwidth, Probability};
 use fathometer_path::{DirectionProfile, LossModel, Profile, Queue};
 
@@ -17,14 +18,26 @@ use super::super::spec::Cell;
 /// more.
 const SMALLEST_QUEUE: u64 = 32;
 
+/// The fastest path, in Mbit/s.
+const MOST_MEGABITS: f64 = 1e6;
+
 /// The profile as the cell wants it.
 pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, ReplicateError> {
     let mut path = profile.clone();
-    let round_trip = number(cell, "rtt")?.map(|ms| Duration::from_secs_f64(ms / 1e3));
+    let round_trip = number(cell, "rtt")?
+        .map(|ms| {
+            let time = TimeSpan::from_milliseconds(ms);
+            time.map_err(|error| refused(cell, "rtt", &error.to_string()))
+        })
+        .transpose()?
+        .map(Duration::from);
     let rate = number(cell, "rate")?
         .map(|megabits| {
-            let rate = Bandwidth::bits_per_second((megabits * 1e6) as u64);
-            rate.ok_or_else(|| refused(cell, "rate", "it must be a number of Mbit/s above 0"))
+            let rate = (megabits <= MOST_MEGABITS)
+                .then(|| Bandwidth::bits_per_second((megabits * 1e6) as u64))
+                .flatten();
+            let range = "it must be a number of Mbit/s above 0, up to 1000000";
+            rate.ok_or_else(|| refused(cell, "rate", range))
         })
         .transpose()?;
     let loss = number(cell, "loss")?

@@ -49,14 +49,10 @@ impl Serving {
     pub(super) fn start(place: &Where<'_>, site: &Version) -> Result<Serving, ReplicateError> {
         let levels = place.levels;
         let is_sets = levels.page.is_sets();
-        let packages =
-            is_sets
-                .then(Scratch::new)
-                .transpose()
-                .map_err(|error| ServerError::System {
-                    doing: "make a temporary folder".to_owned(),
-                    error,
-                })?;
+        let packages = is_sets
+            .then(Scratch::new)
+            .transpose()
+            .map_err(ServerError::from)?;
         let content = Content {
             site: &site.site,
             folder: &site.folder,
@@ -88,8 +84,12 @@ impl Serving {
             place.access,
             place.clock,
         )?;
+        let is_ours = place.setup.definition.program.is_none();
         let over_quic = match (levels.policy.protocol, place.access.credentials()) {
-            (Protocol::Http3, Some(credentials)) => Some(quic::serve(place, content, credentials)?),
+            (Protocol::Http3, Some(credentials)) if is_ours => {
+                Some(quic::serve(place, content, credentials)?)
+            }
+            // A program listens for HTTP/3 by itself.
             _ => None,
         };
         Ok(Serving {

@@ -1,0 +1,60 @@
+//! Which build of the program this is: its version, and the commit that it was built from.
+//!
+//! The commit is what `git` said while the program was built (`build.rs`); a program built without git, or
+//! from an archive of the sources, has none. What identifies a build in every case is the hash of the
+//! program's file.
+
+use std::sync::OnceLock;
+
+use fathometer_analysis::run::Build;
+
+use crate::study::hash;
+
+/// The version, and where it is known the commit: `0.1.0 (0123456789ab, modified)`.
+pub const VERSION: &str = env!("FATHOMETER_VERSION");
+
+/// What a run records of the program that makes it.
+pub fn facts() -> Build {
+    let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        commit: filled(env!("FATHOMETER_COMMIT")),
+        modified: match env!("FATHOMETER_MODIFIED") {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        },
+        sha256: program_hash().to_owned(),
+    }
+}
+
+/// The hash of the program's file; empty where it cannot be read.
+fn program_hash() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    // The link leads to the file that was started, even when another has taken its name since.
+    HASH.get_or_init(|| hash::of_file("/proc/self/exe".as_ref()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_names_the_commit_where_there_is_one() {
+        let build = facts();
+        assert_eq!(build.sha256.len(), 64);
+        assert!(VERSION.starts_with(&build.version));
+        match &build.commit {
+            Some(commit) => {
+                assert!(commit.len() >= 12 && commit.chars().all(|c| c.is_ascii_hexdigit()));
+                assert!(VERSION.contains(commit), "{VERSION}");
+                assert_eq!(VERSION.contains("modified"), build.modified == Some(true));
+            }
+            None => assert_eq!(VERSION, build.version),
+        }
+        assert_eq!(build.to_string(), {
+            let rest = &build.sha256[..12];
+            format!("{VERSION}, program {rest}")
+        });
+    }
+}

@@ -1,0 +1,69 @@
+//! Files that are written whole: a reader, a crash or a full disk never leaves half of one under its name.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Writes a file beside `path` and renames it to `path` when it is complete.
+///
+/// # Errors
+/// What the system refused; then `path` is as it was before.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with(path, |file| file.write_all(bytes))
+}
+
+/// The same for content that is written bit by bit.
+///
+/// # Errors
+/// What the system or `content` refused; then `path` is as it was before.
+pub fn write_with(
+    path: &Path,
+    content: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let partial = beside(path);
+    let written = File::create(&partial).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        content(&mut file)?;
+        file.flush()
+    });
+    written
+        .and_then(|()| fs::rename(&partial, path))
+        .inspect_err(|_| {
+            let _ = fs::remove_file(&partial);
+        })
+}
+
+/// A name that no other writer of the same file has at the same time.
+fn beside(path: &Path) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}-{n}.partial", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("verdict.json");
+        write(&path, b"old").unwrap();
+        let refused = write_with(&path, |file| {
+            file.write_all(b"{\"half")?;
+            file.flush()?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        write(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

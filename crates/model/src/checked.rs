@@ -1,0 +1,224 @@
+//! Quantities from outside of the program: command lines, study files, server definitions.
+//!
+//! A bare `f64` of a user may be NaN, infinite, negative or so large that arithmetic with it panics or never
+//! ends. Each type here is checked once, where the number is read, and cannot hold such a value. Every
+//! range is wider than any use, and narrow enough for nanoseconds in 64 bits.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest time that a user may ask for: thirty days, in seconds.
+const LONGEST_S: f64 = 30.0 * 86_400.0;
+
+/// The most processors that a share may be of.
+const MOST_CORES: f64 = 4096.0;
+
+/// The most round trips that a time may be given in.
+const MOST_ROUND_TRIPS: f64 = 1e6;
+
+/// Why a number is not the quantity.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("is {found}: it must be a number {range}")]
+pub struct QuantityError {
+    found: String,
+    range: &'static str,
+}
+
+/// Checks that a number is finite and in a range.
+fn within(value: f64, least: f64, most: f64, range: &'static str) -> Result<f64, QuantityError> {
+    // NaN is in no range.
+    match (least..=most).contains(&value) {
+        // A negative zero is zero.
+        true => Ok(value + 0.0),
+        false => Err(QuantityError {
+            found: value.to_string(),
+            range,
+        }),
+    }
+}
+
+/// A time from zero up to thirty days, given in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct TimeSpan(f64);
+
+/// A time above zero up to thirty days, given in seconds; at least a microsecond.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct PositiveTimeSpan(f64);
+
+/// A time from zero up to thirty days, given in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Microseconds(f64);
+
+/// Processor time, in cores: 0 is none or no limit, as the place of use says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Cores(f64);
+
+/// A share of a whole, from 0 to 100.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Percent(f64);
+
+/// A number of round trips, from 0 to a million; parts count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct RoundTrips(f64);
+
+/// A factor between two scales, from a billionth to a billion.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Ratio(f64);
+
+macro_rules! checked {
+    ($name:ident, $least:expr, $most:expr, $range:expr) => {
+        impl TryFrom<f64> for $name {
+            type Error = QuantityError;
+
+            fn try_from(value: f64) -> Result<$name, QuantityError> {
+                within(value, $least, $most, $range).map($name)
+            }
+        }
+
+        impl From<$name> for f64 {
+            fn from(quantity: $name) -> f64 {
+                quantity.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = QuantityError;
+
+            fn from_str(text: &str) -> Result<$name, QuantityError> {
+                match text.trim().parse::<f64>() {
+                    Ok(number) => $name::try_from(number),
+                    Err(_) => Err(QuantityError {
+                        found: format!("{text:?}"),
+                        range: $range,
+                    }),
+                }
+            }
+        }
+
+        impl $name {
+            /// The number, in the unit that it was given in.
+            pub fn value(self) -> f64 {
+                self.0
+            }
+        }
+    };
+}
+
+checked!(
+    TimeSpan,
+    0.0,
+    LONGEST_S,
+    "of seconds from 0 to 2592000 (30 days)"
+);
+checked!(
+    PositiveTimeSpan,
+    1e-6,
+    LONGEST_S,
+    "of seconds from 0.000001 to 2592000 (30 days)"
+);
+checked!(
+    Microseconds,
+    0.0,
+    LONGEST_S * 1e6,
+    "of microseconds from 0 to 2592000000000 (30 days)"
+);
+checked!(Cores, 0.0, MOST_CORES, "of cores from 0 to 4096");
+checked!(Percent, 0.0, 100.0, "of percent from 0 to 100");
+checked!(
+    RoundTrips,
+    0.0,
+    MOST_ROUND_TRIPS,
+    "of round trips from 0 to 1000000"
+);
+checked!(Ratio, 1e-9, 1e9, "from 0.000000001 to 1000000000");
+
+impl TimeSpan {
+    /// A time given in milliseconds.
+    ///
+    /// # Errors
+    /// When it is not from zero up to thirty days.
+    pub fn from_milliseconds(value: f64) -> Result<TimeSpan, QuantityError> {
+        let range = "of milliseconds from 0 to 2592000000 (30 days)";
+        within(value, 0.0, LONGEST_S * 1e3, range).map(|ms| TimeSpan(ms / 1e3))
+    }
+}
+
+impl From<TimeSpan> for Duration {
+    fn from(time: TimeSpan) -> Duration {
+        Duration::from_secs_f64(time.0)
+    }
+}
+
+impl From<PositiveTimeSpan> for Duration {
+    fn from(time: PositiveTimeSpan) -> Duration {
+        Duration::from_secs_f64(time.0)
+    }
+}
+
+impl From<Microseconds> for Duration {
+    fn from(time: Microseconds) -> Duration {
+        Duration::from_secs_f64(time.0 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [f64; 6] = [
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -1.0,
+        1e308,
+        f64::MAX,
+    ];
+
+    #[test]
+    fn what_is_no_quantity_is_refused_with_its_range() {
+        for number in NONE {
+            for refused in [
+                TimeSpan::try_from(number).err(),
+                PositiveTimeSpan::try_from(number).err(),
+                Microseconds::try_from(number).err(),
+                Cores::try_from(number).err(),
+                Percent::try_from(number).err(),
+                RoundTrips::try_from(number).err(),
+                Ratio::try_from(number).err(),
+                TimeSpan::from_milliseconds(number).err(),
+            ] {
+                let error = refused.expect("no quantity is so").to_string();
+                assert!(error.contains("from 0"), "{error}");
+            }
+        }
+        for text in ["", "ten", "1 s", "nan", "-1", "1e400"] {
+            let error = text.parse::<PositiveTimeSpan>().expect_err(text);
+            assert!(error.to_string().contains("from 0"), "{error}");
+        }
+        assert!(PositiveTimeSpan::try_from(0.0).is_err());
+        assert!(PositiveTimeSpan::try_from(1e-20).is_err());
+        assert!(Ratio::try_from(1e-20).is_err());
+    }
+
+    #[test]
+    fn every_value_of_a_time_is_a_duration() {
+        for seconds in [0.0, -0.0, 1e-300, 1e-9, 0.25, LONGEST_S] {
+            let time = TimeSpan::try_from(seconds).unwrap();
+            assert!(Duration::from(time).as_secs_f64() <= LONGEST_S);
+        }
+        let longest = Microseconds::try_from(LONGEST_S * 1e6).unwrap();
+        assert_eq!(Duration::from(longest), Duration::from_secs(30 * 86_400));
+        let short = TimeSpan::from_milliseconds(2.5).unwrap();
+        assert_eq!(Duration::from(short), Duration::from_micros(2500));
+        let least = PositiveTimeSpan::try_from(1e-6).unwrap();
+        assert_eq!(Duration::from(least), Duration::from_micros(1));
+    }
+}
