@@ -151,7 +151,7 @@ impl Lab {
         }
     }
 
-    /// The thread on which the server's host receives, as the kernel numbers it, when it has one.
+    /// The process in which the server's host receives, as the kernel numbers it, when it has one.
     pub fn server_receiver(&self) -> Option<u32> {
         self.wire.server_receiver()
     }

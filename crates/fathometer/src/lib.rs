@@ -18,6 +18,7 @@ pub mod load;
 pub mod load_view;
 pub mod origin;
 pub mod package;
+pub mod program;
 pub mod progress;
 pub mod quic;
 pub mod run_folder;

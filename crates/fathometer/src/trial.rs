@@ -1,6 +1,6 @@
 //! A trial: one load on one server whose host has limits, over an emulated path, with probes.
 //!
-//! The server's host is a namespace and a control group: its programs, and the thread that receives
+//! The server's host is a namespace and a control group: its programs, and the process that receives
 //! its packets, share one budget. The generator is outside of it. Probes read the group, the server's
 //! processes and its namespace. Studies of loads and the search for a bottleneck are made of trials.
 //!
@@ -8,7 +8,7 @@
 //! the one host with the one budget, over the one path. Each load has its own generator and its own
 //! result; what the host and the path were seen to do is of both together.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,13 +20,13 @@ use fathometer_model::{Instant, PathCertificate, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::Clock;
 use fathometer_sys::cgroup::{AppliedLimit, CpuLimit, DiskLimit, Group, Limits};
-use fathometer_sys::era::AppliedSettings;
+use fathometer_sys::era::{AppliedSettings, TcpSettings};
 use fathometer_sys::priority;
 use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
 use fathometer_tls::{ClientOptions, ClientSettings, SettingsError, Verification};
 
 use crate::era::Era;
-use crate::lab::{Lab, Side};
+use crate::lab::{Host, Lab, Side};
 use crate::load::security::without_port;
 use crate::load::{self, LoadError, Options};
 use crate::server::definition::Definition;
@@ -153,15 +153,8 @@ impl Trial<'_> {
         let _nobody_else = (self.limits.memory.is_some() || self.limits.disk.is_some())
             .then(|| SiteCache::follow(self.folder))
             .transpose()?;
-        let mut group = Group::create("server", &while_starting(&self.limits))?;
-        // What other programs of this machine do is not to be the host's limit. Where this cannot be
-        // had the host waits for them, which its pressure tells.
-        let _ = group.put_before_others();
-        let lab = self.laboratory(building)?;
+        let (mut group, lab) = host(&self.limits, || self.laboratory(building))?;
         let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
-        if let Some(receiver) = lab.server_receiver() {
-            group.add_thread(receiver)?;
-        }
         // Whatever the server asks for, its host's queue is no longer than this.
         let mut limits = match self.throttle.backlog {
             Some(connections) => lab.server.namespace.set_listen_backlog(connections)?,
@@ -334,20 +327,82 @@ impl Trial<'_> {
     }
 
     fn laboratory(&self, building: &Mutex<()>) -> Result<Lab, TrialError> {
-        let mut options = WireOptions::new(self.seed);
+        let mut options = wire_options(self.seed);
         options.clock = self.clock;
         options.limits = self.wire_limits;
         options.client_acks = self.era.client_delayed_ack;
-        options.server_receives = true;
-        options.count_packets = true;
-        // Packets come by the ten thousand: waiting awake for each would take a processor.
-        options.spin = Duration::ZERO;
         let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Lab::start(self.profile, &options, |side| {
             self.era.settings(side, self.initial_window)
         })?)
     }
 }
+
+/// The path of a trial.
+fn wire_options(seed: Seed) -> WireOptions {
+    let mut options = WireOptions::new(seed);
+    options.server_receives = true;
+    options.count_packets = true;
+    // Packets come by the ten thousand: waiting awake for each would take a processor.
+    options.spin = Duration::ZERO;
+    options
+}
+
+/// The server's host: its control group, with the limits that hold while it starts, and the laboratory,
+/// whose packets for it are received in the group.
+fn host(
+    limits: &Limits,
+    laboratory: impl FnOnce() -> Result<Lab, TrialError>,
+) -> Result<(Group, Lab), TrialError> {
+    let group = Group::create("server", &while_starting(limits))?;
+    // What other programs of this machine do is not to be the host's limit. Where this cannot be
+    // had the host waits for them, which its pressure tells.
+    let _ = group.put_before_others();
+    let lab = laboratory()?;
+    if let Some(receiver) = lab.server_receiver() {
+        group.add_process(receiver)?;
+    }
+    Ok((group, lab))
+}
+
+/// Builds the host of a trial without particular limits, sends it a datagram and takes it down again. Says
+/// what was seen.
+///
+/// Needs the right to make namespaces.
+pub fn rehearse() -> Result<String, TrialError> {
+    let system = |doing: &str| {
+        let doing = doing.to_owned();
+        move |source| fathometer_sys::Error::System { doing, source }
+    };
+    let limits = Limits::default();
+    let (mut group, lab) = host(&limits, || {
+        let profile =
+            Profile::from_toml(REHEARSED, "rehearsal").expect("the text above is a profile");
+        let settings = |_| TcpSettings::default();
+        Ok(Lab::start(&profile, &wire_options(Seed(1)), settings)?)
+    })?;
+    let bound = |host: &Host| -> Result<UdpSocket, TrialError> {
+        let bind = || UdpSocket::bind((host.side.ipv4(), 9));
+        let socket = host.namespace.run(bind)?;
+        Ok(socket.map_err(system("make a socket in a host"))?)
+    };
+    let (client, server) = (bound(&lab.client)?, bound(&lab.server)?);
+    let mut text = [0; 16];
+    let received = server
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .and_then(|()| client.send_to(b"rehearsal", (Side::Server.ipv4(), 9)))
+        .and_then(|_| server.recv(&mut text))
+        .map_err(system("receive a datagram in a host"))?;
+    group.change(&limits)?;
+    let used = group.cpu_usage().map_err(TrialError::Lab)?.total;
+    drop(lab.end());
+    Ok(format!(
+        "received {received} bytes, its processor time accounted: {used:.1?}"
+    ))
+}
+
+/// Any path will do.
+const REHEARSED: &str = "name = \"rehearsal\"\nsource = \"none\"\n[both]\npropagation = \"1ms\"";
 
 /// A host's limits while its server starts and its cache is warmed: a tenth of a core would take its
 /// time for either. Memory is as little as it will be, for it decides what is in the cache.

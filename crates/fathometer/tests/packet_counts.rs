@@ -102,6 +102,7 @@ fn counts_are_those_of_a_capture() {
         server_receives: true,
         ..WireOptions::new(Seed(5))
     };
+    fathometer::program::is_at(env!("CARGO_BIN_EXE_fathometer").into());
     let profile = Profile::from_toml(PROFILE, "test").unwrap();
     let lab = Lab::start(&profile, &options, |_| TcpSettings::default()).unwrap();
     traffic(&lab);

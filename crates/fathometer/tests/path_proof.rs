@@ -13,22 +13,25 @@ mod laboratory;
 mod quiet;
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use fathometer::lab::{Lab, Side};
 use fathometer::wire::{Limits, Wire, WireOptions};
-use fathometer_model::Seed;
+use fathometer_model::{Bytes, Seed};
 use fathometer_path::{Direction, Framing, Profile, predict};
+use fathometer_sys::cgroup::{Group, Limits as GroupLimits};
 use fathometer_sys::era::TcpSettings;
 use fathometer_sys::netlink::{Netlink, RouteMetrics};
 use fathometer_sys::{Namespace, Tun};
 use laboratory::possible;
 use quiet::{below, in_a_quiet_moment, near};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Two labs at a time on two processors would measure each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -527,30 +530,148 @@ fn lateness_beyond_the_limits_invalidates() {
     );
 }
 
-#[test]
-fn a_host_can_receive_on_a_thread_of_its_own() {
-    let Some(_ground) = ground("a_host_can_receive_on_a_thread_of_its_own") else {
-        return;
-    };
-    let options = WireOptions {
+fn receiving() -> WireOptions {
+    fathometer::program::is_at(env!("CARGO_BIN_EXE_fathometer").into());
+    WireOptions {
         server_receives: true,
         ..WireOptions::new(Seed(1))
-    };
-    let lab = lab(&profile("propagation = \"2ms\""), &options);
-    let thread = lab.server_receiver().expect("it was asked for");
-    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap();
-    assert_eq!(name.trim(), "host-receive");
-    let client = udp(&lab, Side::Client, 4);
-    let server = udp(&lab, Side::Server, 4);
-    for n in 0..300u32 {
+    }
+}
+
+/// Sends datagrams to the server, each after the one before has arrived.
+fn one_after_the_other(lab: &Lab, count: u32) {
+    let client = udp(lab, Side::Client, 4);
+    let server = udp(lab, Side::Server, 4);
+    for n in 0..count {
         client.send(&n.to_be_bytes()).unwrap();
         let mut number = [0; 4];
         assert_eq!(server.recv(&mut number).unwrap(), 4);
         assert_eq!(u32::from_be_bytes(number), n);
     }
-    let (certificate, _) = lab.stop();
+}
+
+fn is_there(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_host_can_receive_in_a_process_of_its_own() {
+    let Some(_ground) = ground("a_host_can_receive_in_a_process_of_its_own") else {
+        return;
+    };
+    let lab = lab(&profile("propagation = \"2ms\""), &receiving());
+    let process = lab.server_receiver().expect("it was asked for");
+    assert_ne!(process, std::process::id());
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+    assert_eq!(name.trim(), "host-receive");
+    one_after_the_other(&lab, 300);
+    let (certificate, validity) = lab.stop();
     assert_eq!(certificate.up.packets_out, 300);
     assert!(certificate.up.drops.is_empty());
+    println!(
+        "late {} ns at p99; {:?}",
+        certificate.up.lateness_p99_ns, validity.reasons
+    );
+    let about_receiving = |reason: &String| reason.contains("receiving");
+    assert!(!validity.reasons.iter().any(about_receiving));
+    assert!(!is_there(process), "it outlived its laboratory");
+}
+
+/// Memory limits, the disk's and version 2 of control groups are for whole processes.
+#[test]
+fn the_process_that_receives_can_be_put_into_the_hosts_group() {
+    let Some(_ground) = ground("the_process_that_receives_can_be_put_into_the_hosts_group") else {
+        return;
+    };
+    let limits = GroupLimits {
+        memory: Some(Bytes(64 << 20)),
+        ..GroupLimits::default()
+    };
+    let group = match Group::create("receives", &limits) {
+        Ok(group) => group,
+        Err(error) => return eprintln!("SKIPPED, no memory limit here: {error}"),
+    };
+    let lab = lab(&profile("propagation = \"1ms\""), &receiving());
+    one_after_the_other(&lab, 10);
+    group.add_process(lab.server_receiver().unwrap()).unwrap();
+    let before = group.cpu_usage().unwrap().total;
+    let memory = group.memory_usage().current;
+    one_after_the_other(&lab, 300);
+    assert!(group.cpu_usage().unwrap().total > before);
+    // What the process had when it came is not the host's.
+    assert!(
+        memory.is_none_or(|held| held < Bytes(1 << 20)),
+        "{memory:?}"
+    );
+    drop(lab);
+}
+
+#[test]
+fn a_receiver_that_dies_makes_the_measurement_invalid() {
+    let Some(_ground) = ground("a_receiver_that_dies_makes_the_measurement_invalid") else {
+        return;
+    };
+    let lab = lab(&profile("propagation = \"1ms\""), &receiving());
+    one_after_the_other(&lab, 3);
+    let process = Pid::from_raw(lab.server_receiver().unwrap() as i32).unwrap();
+    kill_process(process, Signal::TERM).unwrap();
+    one_after_the_other(&lab, 3);
+    kill_process(process, Signal::KILL).unwrap();
+    let client = udp(&lab, Side::Client, 4);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // Dead, but not waited for: it is the laboratory's.
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    while !state().unwrap().contains(") Z ") {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    client.send(b"lost").unwrap();
+    let (_, validity) = lab.stop();
+    assert!(
+        validity
+            .reasons
+            .iter()
+            .any(|reason| reason.contains("the server's host stopped receiving packets: signal: 9")),
+        "{:?}",
+        validity.reasons
+    );
+}
+
+/// Not a test by itself: a program with a laboratory, that is killed in the test below.
+#[test]
+fn owner_of_a_receiver_that_will_be_killed() {
+    if std::env::var_os("FATHOMETER_TEST_OWNER").is_none() {
+        return;
+    }
+    let lab = lab(&profile("propagation = \"1ms\""), &receiving());
+    println!("\nreceiver {}", lab.server_receiver().unwrap());
+    std::thread::park();
+}
+
+#[test]
+fn a_receiver_ends_with_the_program_that_is_killed() {
+    let Some(_ground) = ground("a_receiver_ends_with_the_program_that_is_killed") else {
+        return;
+    };
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "owner_of_a_receiver_that_will_be_killed"])
+        .arg("--nocapture")
+        .env("FATHOMETER_TEST_OWNER", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    let receiver: u32 = lines
+        .find_map(|line| line.unwrap().strip_prefix("receiver ")?.parse().ok())
+        .unwrap();
+    assert!(is_there(receiver));
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while is_there(receiver) {
+        assert!(Instant::now() < deadline, "it outlived its program");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

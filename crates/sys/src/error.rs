@@ -22,6 +22,15 @@ pub enum Error {
          device through (docker: --device /dev/net/tun)"
     )]
     NoTunDevice,
+    /// What lies in the TUN driver's place is something else.
+    #[error(
+        "/dev/net/tun is not the TUN driver but {found}: remove it, then `mknod /dev/net/tun c 10 200` \
+         and `modprobe tun`, or in a container pass the device through (docker: --device /dev/net/tun)"
+    )]
+    NotTheTunDriver {
+        /// What it is, as in `a regular file`.
+        found: String,
+    },
     /// The TUN driver is there but this user may not open it.
     #[error(
         "/dev/net/tun may not be opened by this user: run as root, or `chmod 666 /dev/net/tun`"

@@ -14,6 +14,8 @@
 //! - [`probe`]: what an experiment costs the machine, read while it runs
 //! - [`socket`], [`mod@tcp_info`]: TCP with every knob, and what the kernel thinks of it
 //! - [`udp`]: UDP as QUIC wants it: offloads, ECN, the address a datagram was sent to
+//! - [`packet_ring`], [`handover`]: packets and descriptors for a process of our own
+//! - [`helper`]: what a process of our own does about itself first
 //! - [`pcapng`]: capture files
 //! - [`priority`]: threads that must not be late
 //! - [`awake`]: processors that do not sleep
@@ -32,10 +34,13 @@ pub mod clock;
 pub mod counters;
 pub mod era;
 pub mod error;
+pub mod handover;
+pub mod helper;
 pub mod lock;
 pub mod machine;
 pub mod namespace;
 pub mod netlink;
+pub mod packet_ring;
 pub mod page_cache;
 pub mod pcapng;
 pub mod poller;
@@ -60,12 +65,13 @@ pub use era::{AppliedSettings, TcpSettings};
 pub use error::{Error, Result};
 pub use machine::Machine;
 pub use namespace::Namespace;
+pub use packet_ring::{PacketReceiver, PacketRing, PacketSender};
 pub use pcapng::CaptureWriter;
 pub use privilege::Privilege;
 pub use process::{Exit, HostProcess, Session};
 pub use signal::{HangUps, Interrupt};
 pub use socket::SocketOptions;
 pub use tcp_info::{TcpInfo, tcp_info};
-pub use tun::Tun;
+pub use tun::{Tun, TunInput};
 pub use udp::{UdpOptions, UdpSocket};
 pub use wait::{Interest, Readiness, Waiter, Waker};

@@ -15,11 +15,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Mutex;
 
-use crate::error::{Error, Result, check};
+use crate::error::{Doing, Error, Result, check};
 use crate::netlink::{LinkCounters, Netlink};
 
 /// A ring long enough for any window of these experiments, in packets.
@@ -28,7 +29,7 @@ pub const DEFAULT_QUEUE: u32 = 20_000;
 /// An open TUN device. Reading and writing take `&self` and may go on in two threads at once.
 #[derive(Debug)]
 pub struct Tun {
-    file: File,
+    input: TunInput,
     name: String,
     index: u32,
     mtu: u32,
@@ -42,7 +43,7 @@ impl Tun {
     /// `name` is at most 15 octets; `mtu` is the largest IP packet in octets; `txqueuelen` is the
     /// ring in packets ([`DEFAULT_QUEUE`] when in doubt).
     pub fn create(name: &str, mtu: u32, txqueuelen: u32) -> Result<Tun> {
-        let file = open_driver()?;
+        let file = open_driver(Path::new("/dev/net/tun"))?;
         let mut netlink = Netlink::open()?;
         set_interface(&file, name)?;
         let index = netlink.link_by_name(name)?.index;
@@ -57,7 +58,7 @@ impl Tun {
             });
         }
         Ok(Tun {
-            file,
+            input: TunInput { file },
             name: name.to_owned(),
             index,
             mtu,
@@ -84,7 +85,7 @@ impl Tun {
     /// packet longer than the buffer is cut. `None`: there is none just now.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            match (&self.file).read(buffer) {
+            match (&self.input.file).read(buffer) {
                 Ok(length) => return Ok(Some(length)),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return Ok(None),
@@ -97,14 +98,7 @@ impl Tun {
 
     /// Delivers one packet to the host: its kernel has dealt with it when this returns.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
-        loop {
-            match (&self.file).write(packet) {
-                Ok(length) if length == packet.len() => return Ok(()),
-                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.input.write(packet)
     }
 
     /// What the device has counted, from any thread.
@@ -123,26 +117,80 @@ impl Tun {
 
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.input.file.as_fd()
     }
 }
 
-fn open_driver() -> Result<File> {
-    OpenOptions::new()
+/// A device that packets are delivered to and nothing else, as by another process than the one that made
+/// it. The device exists for as long as any such descriptor of it.
+#[derive(Debug)]
+pub struct TunInput {
+    file: File,
+}
+
+impl TunInput {
+    /// Delivers one packet to the host: its kernel has dealt with it when this returns.
+    pub fn write(&self, packet: &[u8]) -> io::Result<()> {
+        loop {
+            match (&self.file).write(packet) {
+                Ok(length) if length == packet.len() => return Ok(()),
+                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl From<OwnedFd> for TunInput {
+    /// A device that was opened elsewhere.
+    fn from(device: OwnedFd) -> TunInput {
+        TunInput {
+            file: File::from(device),
+        }
+    }
+}
+
+/// The numbers of the TUN driver's node, on every Linux (`Documentation/admin-guide/devices.txt`).
+const DRIVER: (u32, u32) = (10, 200);
+
+fn open_driver(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open("/dev/net/tun")
+        .open(path)
         .map_err(|source| match source.raw_os_error() {
+            Some(libc::EISDIR) => Error::NotTheTunDriver {
+                found: "a directory".to_owned(),
+            },
             // ENODEV and ENXIO: the node is there, the driver is not.
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Error::NoTunDevice,
             // EPERM: a container's device controller says no.
             Some(libc::EACCES | libc::EPERM) => Error::TunDenied,
             _ => Error::System {
-                doing: "open /dev/net/tun".to_owned(),
+                doing: format!("open {}", path.display()),
                 source,
             },
-        })
+        })?;
+    // Anything may lie there: a bind mount that went wrong, a node with other numbers.
+    let found = file.metadata().doing("look at /dev/net/tun")?;
+    let kind = found.file_type();
+    let number = (libc::major(found.rdev()), libc::minor(found.rdev()));
+    if kind.is_char_device() && number == DRIVER {
+        return Ok(file);
+    }
+    Err(Error::NotTheTunDriver {
+        found: match kind {
+            _ if kind.is_char_device() => {
+                format!("the character device {}:{}", number.0, number.1)
+            }
+            _ if kind.is_block_device() => "a block device".to_owned(),
+            _ if kind.is_file() => "a regular file".to_owned(),
+            _ if kind.is_fifo() => "a pipe".to_owned(),
+            _ => "a file of another kind".to_owned(),
+        },
+    })
 }
 
 fn set_interface(file: &File, name: &str) -> Result<()> {
@@ -170,4 +218,27 @@ fn set_interface(file: &File, name: &str) -> Result<()> {
                 source,
             },
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_the_drivers_place_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tun");
+        std::fs::write(&file, "").unwrap();
+        for (path, what) in [
+            (file.as_path(), "a regular file"),
+            (folder.path(), "a directory"),
+            (Path::new("/dev/null"), "the character device 1:3"),
+        ] {
+            let error = open_driver(path).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+            assert!(error.contains("mknod /dev/net/tun c 10 200"), "{error}");
+        }
+        let error = open_driver(&folder.path().join("none")).unwrap_err();
+        assert!(matches!(error, Error::NoTunDevice), "{error}");
+    }
 }

@@ -34,8 +34,8 @@ pub fn thread_time() -> ProcessorTime {
     }
 }
 
-/// The clock of the processor time that one thread of this process has used, its kernel's work on its
-/// behalf included. It is exact to the nanosecond, also while the thread runs, and any thread may read it.
+/// The clock of the processor time that one thread of this process, or one process, has used, its
+/// kernel's work on its behalf included. It is exact to the nanosecond, also while the thread runs, and any thread may read it.
 ///
 /// What the kernel does in interrupts that happen to hit the thread is in it where the kernel does not
 /// account for them apart (`CONFIG_IRQ_TIME_ACCOUNTING`).
@@ -58,6 +58,15 @@ impl ThreadClock {
         let thread = thread as libc::clockid_t;
         ThreadClock {
             clock: (!thread << 3) | 4 | 2,
+        }
+    }
+
+    /// Of all threads together of a process, which may be another than this one. It may be read until the
+    /// process is waited for.
+    pub fn of_process(pid: u32) -> ThreadClock {
+        // MAKE_PROCESS_CPUCLOCK of the kernel: as above, without the bit for a thread.
+        ThreadClock {
+            clock: (!(pid as libc::clockid_t) << 3) | 2,
         }
     }
 
@@ -176,6 +185,25 @@ mod tests {
             assert!(ended.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn the_clock_of_a_process_runs_while_the_process_does() {
+        let own = ThreadClock::of_process(std::process::id());
+        assert!(own.read().unwrap() >= ThreadClock::current().read().unwrap() / 2);
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let clock = ThreadClock::of_process(child.id());
+        let waited = std::time::Instant::now();
+        while clock.read().unwrap() < Duration::from_millis(5) {
+            assert!(waited.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(clock.read(), None);
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub struct Waiter {
     wake: Arc<OwnedFd>,
 }
 
-/// Ends the wait of a [`Waiter`] from another thread. Clones wake the same waiter.
+/// Ends the wait of a [`Waiter`] from another thread, or from another process that was handed its
+/// descriptor. Clones wake the same waiter.
 #[derive(Debug, Clone)]
 pub struct Waker {
     wake: Arc<OwnedFd>,
@@ -75,14 +76,17 @@ impl Readiness {
 impl Waiter {
     /// A waiter for the calling thread, whose timer slack becomes 1 ns.
     pub fn new(clock: Clock) -> Result<Waiter> {
+        Waiter::woken_by(clock, Waker::new()?)
+    }
+
+    /// The same, with a waker that exists already.
+    pub fn woken_by(clock: Clock, waker: Waker) -> Result<Waiter> {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
             .doing("set the timer slack to 1 ns")?;
-        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .doing("make an event descriptor")?;
         Ok(Waiter {
             clock,
             spin: Duration::ZERO,
-            wake: Arc::new(wake),
+            wake: waker.wake,
         })
     }
 
@@ -158,11 +162,35 @@ impl Waiter {
 }
 
 impl Waker {
+    /// A waker of a waiter that is yet to be made ([`Waiter::woken_by`]).
+    pub fn new() -> Result<Waker> {
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .doing("make an event descriptor")?;
+        Ok(Waker {
+            wake: Arc::new(wake),
+        })
+    }
+
     /// Ends the waiter's wait, or its next one when it is not waiting. Safe to use any number of
     /// times; several uses may end one wait.
     pub fn wake(&self) {
         // The only failure is a counter that is full, and then the waiter is woken anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Waker {
+    /// A waker that was made elsewhere.
+    fn from(wake: OwnedFd) -> Waker {
+        Waker {
+            wake: Arc::new(wake),
+        }
     }
 }
 

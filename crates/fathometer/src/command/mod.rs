@@ -3,6 +3,8 @@
 //! Data go to stdout, progress and warnings to stderr. Exit codes: 0 done, 1 failed, 2 usage,
 //! 3 measured but invalid, 4 a promise asked for was not met.
 
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -86,6 +88,9 @@ enum Command {
     List(list::ListArguments),
     /// Tell what this machine can and cannot do
     Doctor(doctor::DoctorArguments),
+    /// Receive a host's packets, as a process of its own that this program starts
+    #[command(name = crate::wire::receiver::ARGUMENT, hide = true)]
+    ReceivePackets,
 }
 
 /// Runs the command that was asked for.
@@ -104,5 +109,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::ReceivePackets => receive_packets(),
     }
+}
+
+/// Receives until the socket that is the standard input is closed at the other end.
+fn receive_packets() -> Result<ExitCode, Failure> {
+    let control = std::io::stdin().as_fd().try_clone_to_owned()?;
+    crate::wire::receiver::serve(&UnixStream::from(control))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 use fathometer_sys::cgroup::Group;
 
@@ -16,15 +15,8 @@ use super::program::{self, Place};
 pub use super::throttle::Throttle;
 use super::{Access, Door, Installed, Scratch, ServerError};
 use crate::lab::Host;
+use crate::program as own_program;
 use crate::quic::UdpOffload;
-
-static OURS: OnceLock<PathBuf> = OnceLock::new();
-
-/// Names the program that is started as `serve` where our own origin is the server, once. Without, it
-/// is the program that asks: a program that uses this as a library is not one that serves.
-pub fn serve_with(program: PathBuf) {
-    OURS.get_or_init(|| program);
-}
 
 /// A server at work within limits. Dropping it kills it.
 #[derive(Debug)]
@@ -133,11 +125,7 @@ fn ours(
     throttle: Throttle,
     http3: Option<UdpOffload>,
 ) -> std::io::Result<Command> {
-    let program = match OURS.get() {
-        Some(program) => program.clone(),
-        None => std::env::current_exe()?,
-    };
-    let mut command = Command::new(program);
+    let mut command = Command::new(own_program::ours());
     command
         .arg("serve")
         .arg(place.root)

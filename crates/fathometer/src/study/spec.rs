@@ -46,7 +46,7 @@ pub struct Study {
     #[serde(default)]
     pub snap_length: Option<u32>,
     /// Whether the processor time of both hosts is told; of page retrievals. Each host then receives packets
-    /// on a thread of its own.
+    /// in a process of its own.
     #[serde(default)]
     pub accounts: bool,
     /// Paths whose cells have the machine to themselves: these are run first, one path after the other.

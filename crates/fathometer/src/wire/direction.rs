@@ -77,7 +77,7 @@ pub(super) struct Lane<'a> {
     link: Link<Box<[u8]>>,
     from: &'a Tun,
     to: &'a Tun,
-    /// The ring of the receiving host, when that receives on a thread of its own.
+    /// The ring of the receiving host, when that receives in a process of its own.
     ring: Option<Ring>,
     clock: Clock,
     waiter: Waiter,
@@ -311,9 +311,9 @@ impl<'a> Lane<'a> {
             if let Some(taps) = &mut self.taps {
                 taps.received(time, delivery.index, late, copy > 0, packet);
             }
-            let handed = match &self.ring {
+            let handed = match &mut self.ring {
                 None => self.to.write(packet).map(|()| true),
-                Some(ring) => Ok(put(ring, &mut self.pool, packet)),
+                Some(ring) => Ok(ring.push(packet)),
             };
             match handed {
                 Ok(true) => {
@@ -343,23 +343,6 @@ impl<'a> Lane<'a> {
     fn recycle(&mut self, buffer: Box<[u8]>) {
         if self.pool.len() < POOL {
             self.pool.push(buffer);
-        }
-    }
-}
-
-/// Puts a copy of a packet into a host's ring; says whether there was room.
-fn put(ring: &Ring, pool: &mut Vec<Box<[u8]>>, packet: &[u8]) -> bool {
-    let mut buffer = ring
-        .spent()
-        .or_else(|| pool.pop())
-        .filter(|buffer| buffer.len() >= packet.len())
-        .unwrap_or_else(|| vec![0; packet.len()].into());
-    buffer[..packet.len()].copy_from_slice(packet);
-    match ring.push(buffer, packet.len()) {
-        Ok(()) => true,
-        Err(buffer) => {
-            pool.push(buffer);
-            false
         }
     }
 }

@@ -20,7 +20,7 @@
 pub mod counts;
 mod direction;
 mod lateness;
-mod receiver;
+pub mod receiver;
 mod taps;
 
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub struct WireOptions {
     /// The clock that the client's acknowledgements wait for, where its kernel cannot delay them
     /// as it should; its route must then have quick acknowledgements on.
     pub client_acks: Option<DelayedAckClock>,
-    /// Whether the server's host receives on a thread of its own, whose work can be charged to it
+    /// Whether the server's host receives in a process of its own, whose work can be charged to it
     /// ([`Wire::server_receiver`]); otherwise the path does that work.
     pub server_receives: bool,
     /// The same of the client's host ([`Wire::client_receiver`]).
@@ -178,28 +178,19 @@ impl Wire {
             Arc::new(Mutex::new(DelayedAck::new(clock, seed)))
         });
         let receiver = |wanted: bool, device: &Arc<Tun>| {
-            wanted
-                .then(|| Receiver::start(device, options.clock))
-                .transpose()
+            let started = wanted.then(|| Receiver::start(device)).transpose();
+            started.map(Option::unzip)
         };
-        let server_receiver = receiver(options.server_receives, server)?;
-        let client_receiver = receiver(options.client_receives, client)?;
-        let start = |direction: Direction, from: &Arc<Tun>, to: &Arc<Tun>| {
-            let receiver = match direction {
-                Direction::Up => &server_receiver,
-                Direction::Down => &client_receiver,
-            };
-            let ends = Ends {
-                from,
-                to,
-                ring: receiver.as_ref().map(Receiver::ring),
-            };
+        let (server_receiver, server_ring) = receiver(options.server_receives, server)?;
+        let (client_receiver, client_ring) = receiver(options.client_receives, client)?;
+        let start = |direction: Direction, from: &Arc<Tun>, to: &Arc<Tun>, ring| {
+            let ends = Ends { from, to, ring };
             let link = Link::new(profile, direction, options.seed);
             Running::start(direction, link, ends, taps.clone(), acks.clone(), options)
         };
         Ok(Wire {
-            up: start(Direction::Up, client, server)?,
-            down: start(Direction::Down, server, client)?,
+            up: start(Direction::Up, client, server, server_ring)?,
+            down: start(Direction::Down, server, client, client_ring)?,
             limits: options.limits.unwrap_or_else(|| Limits::of(profile)),
             clock: options.clock,
             taps,
@@ -208,14 +199,14 @@ impl Wire {
         })
     }
 
-    /// The thread on which the server's host receives, as the kernel numbers it, when it has one.
+    /// The process in which the server's host receives, as the kernel numbers it, when it has one.
     pub fn server_receiver(&self) -> Option<u32> {
-        self.server.as_ref().map(Receiver::thread_id)
+        self.server.as_ref().map(Receiver::pid)
     }
 
     /// The same of the client's host.
     pub fn client_receiver(&self) -> Option<u32> {
-        self.client.as_ref().map(Receiver::thread_id)
+        self.client.as_ref().map(Receiver::pid)
     }
 
     /// Waits until no packet has been under way for `quiet`, at most until `limit` has passed;
@@ -260,8 +251,14 @@ impl Wire {
         self.down.tell_to_stop();
         let (up, packets_up) = self.up.finish("up", self.limits, &mut validity);
         let (down, packets_down) = self.down.finish("down", self.limits, &mut validity);
-        for (host, receiver) in [("server", &self.server), ("client", &self.client)] {
-            let refused = receiver.as_ref().map_or(0, Receiver::refused);
+        for (host, receiver) in [("server", &mut self.server), ("client", &mut self.client)] {
+            let Some(receiver) = receiver else { continue };
+            if let Some(reason) = receiver.stop() {
+                validity.invalidate(format!(
+                    "the {host}'s host stopped receiving packets: {reason}"
+                ));
+            }
+            let refused = receiver.refused();
             if refused > 0 {
                 validity.invalidate(format!(
                     "the {host}'s device refused {refused} packets (limit 0)"

@@ -311,7 +311,7 @@ fn required(name: &str) -> bool {
 
 /// Whether this machine allows a lab and a control group; says so where it does not.
 pub fn possible(what: &str) -> bool {
-    limited::serve_with(PathBuf::from(env!("CARGO_BIN_EXE_fathometer")));
+    fathometer::program::is_at(PathBuf::from(env!("CARGO_BIN_EXE_fathometer")));
     let device =
         Namespace::new().and_then(|namespace| namespace.run(|| Tun::create("try0", 1500, 8)));
     let limits = Limits {

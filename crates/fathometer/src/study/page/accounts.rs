@@ -2,7 +2,7 @@
 //! in percent, every 100 ms.
 //!
 //! A host's time is that of the threads that do its work: the program's (the client's loop; the origin's,
-//! with HTTP/3's where that is asked for) and the one that takes its packets from the path, on which the
+//! with HTTP/3's where that is asked for) and the process that takes its packets from the path, in which the
 //! host's TCP runs for what comes in. What leaves is TCP's work on whichever of these threads had it sent. Not
 //! in it are the threads of the path, which stand for the network, and what the kernel does when a timer of
 //! its own goes off, which hits any thread.
@@ -58,7 +58,7 @@ pub(super) enum Part {
 pub(super) struct Used {
     /// On the program's threads.
     pub(super) program: Duration,
-    /// On the thread that receives packets.
+    /// In the process that receives packets.
     pub(super) network: Duration,
 }
 

@@ -136,7 +136,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         _ => setup.era.client_delayed_ack,
     };
     // Spinning makes a path punctual while it has a processor to itself; beside others it makes them
-    // late, be they other cells or the threads that receive for the hosts.
+    // late, be they other cells or the processes that receive for the hosts.
     let neighbours = shared.study.side_by_side.get(cell.level("path"));
     if accounts.is_some() || neighbours.is_some_and(|&width| width > 1) {
         options.spin = Duration::ZERO;
@@ -213,8 +213,8 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
             (Side::Server, lab.server_receiver()),
         ];
         for (side, receiver) in receivers {
-            if let Some(thread) = receiver {
-                accounts.open(side, Part::Network, ThreadClock::numbered(thread));
+            if let Some(process) = receiver {
+                accounts.open(side, Part::Network, ThreadClock::of_process(process));
             }
         }
     }
