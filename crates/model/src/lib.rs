@@ -10,11 +10,9 @@
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
 //! - [`body`]: [`Body`], the octets of a file
-//! - [`checked`]: quantities from outside, which hold no absurd value
 //! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
 
 pub mod body;
-pub mod checked;
 pub mod quantity;
 pub mod record;
 pub mod seed;
@@ -23,7 +21,7 @@ pub mod time;
 pub mod units;
 
 pub use body::{Body, Stretch};
-pub use quantity::{Factor, Microseconds, QuantityError, Rate, Seconds};
+pub use quantity::{Factor, QuantityError, Rate};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
     ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceNews,

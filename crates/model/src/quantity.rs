@@ -1,143 +1,166 @@
-//! Numbers that come in from outside (arguments, files), checked once where they come in.
+//! Quantities from outside of the program: command lines, study files, server definitions.
 //!
-//! A number that is NaN, infinite, negative or absurd has no meaning as any of these, and panics, hangs or wraps
-//! around somewhere further in. So each quantity is a type that holds good values alone, and every border makes one:
-//! arguments by [`TryFrom`], files by the same through serde.
+//! A bare `f64` of a user may be NaN, infinite, negative or so large that arithmetic with it panics or never
+//! ends. Each type here is checked once, where the number is read, and cannot hold such a value. Every
+//! range is wider than any use, and narrow enough for nanoseconds in 64 bits.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest time that makes sense here: ten years of 365 days. Sums of a few of them fit 64 bits of nanoseconds.
-const LONGEST_S: f64 = 10.0 * 365.0 * 86_400.0;
+/// The longest time that a user may ask for: thirty days, in seconds.
+const LONGEST_S: f64 = 30.0 * 86_400.0;
 
-/// The most events a second; far beyond what a machine can carry out.
-const MOST_PER_S: f64 = 1e7;
+/// The most processors that a share may be of.
+const MOST_CORES: f64 = 4096.0;
 
-/// The least rate that is more than none: one event in ten years.
-const LEAST_PER_S: f64 = 1.0 / LONGEST_S;
+/// The highest rate, in events a second: far beyond what a machine can carry out.
+const HIGHEST_RATE: f64 = 1e7;
 
-/// The border of [`Factor`]; the other one is its inverse.
-const MOST_FACTOR: f64 = 1e6;
+/// The most round trips that a time may be given in.
+const MOST_ROUND_TRIPS: f64 = 1e6;
 
-/// Why a number is not the quantity that it was given as.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum QuantityError {
-    /// NaN or infinite.
-    #[error("{0} is not a finite number")]
-    NotFinite(f64),
-    /// Below what the quantity can be.
-    #[error("{value} is too small: it must be at least {least} {unit}")]
-    TooSmall {
-        /// The number.
-        value: f64,
-        /// The least that can be.
-        least: f64,
-        /// In what.
-        unit: &'static str,
-    },
-    /// Above what makes sense.
-    #[error("{value} is too large: it must be at most {most} {unit}")]
-    TooLarge {
-        /// The number.
-        value: f64,
-        /// The most that can be.
-        most: f64,
-        /// In what.
-        unit: &'static str,
-    },
+/// Why a number is not the quantity.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("is {found}: it must be a number {range}")]
+pub struct QuantityError {
+    found: String,
+    range: &'static str,
 }
 
-fn between(value: f64, least: f64, most: f64, unit: &'static str) -> Result<f64, QuantityError> {
-    match value {
-        value if !value.is_finite() => Err(QuantityError::NotFinite(value)),
-        value if value < least => Err(QuantityError::TooSmall { value, least, unit }),
-        value if value > most => Err(QuantityError::TooLarge { value, most, unit }),
-        value => Ok(value),
+/// Checks that a number is finite and in a range.
+fn within(value: f64, least: f64, most: f64, range: &'static str) -> Result<f64, QuantityError> {
+    // NaN is in no range.
+    match (least..=most).contains(&value) {
+        // A negative zero is zero.
+        true => Ok(value + 0.0),
+        false => Err(QuantityError {
+            found: value.to_string(),
+            range,
+        }),
     }
 }
 
-/// A length of time that is written as a number of seconds: none to ten years.
+/// A time from zero up to thirty days, given in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct TimeSpan(f64);
+
+/// A time above zero up to thirty days, given in seconds; at least a microsecond.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
-pub struct Seconds(f64);
+pub struct PositiveTimeSpan(f64);
 
-impl Seconds {
-    /// As a length of time.
-    pub fn duration(self) -> Duration {
-        Duration::from_secs_f64(self.0)
-    }
-
-    /// As the number.
-    pub fn get(self) -> f64 {
-        self.0
-    }
-}
-
-impl TryFrom<f64> for Seconds {
-    type Error = QuantityError;
-
-    fn try_from(seconds: f64) -> Result<Seconds, QuantityError> {
-        between(seconds, 0.0, LONGEST_S, "seconds").map(|seconds| Seconds(seconds.abs()))
-    }
-}
-
-impl From<Seconds> for f64 {
-    fn from(seconds: Seconds) -> f64 {
-        seconds.0
-    }
-}
-
-/// A length of time that is written as a number of microseconds: none to ten years.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+/// A time from zero up to thirty days, given in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Microseconds(f64);
 
-impl Microseconds {
-    /// As a length of time.
-    pub fn duration(self) -> Duration {
-        Duration::from_secs_f64(self.0 * 1e-6)
-    }
+/// Processor time, in cores: 0 is none or no limit, as the place of use says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Cores(f64);
 
-    /// As the number.
-    pub fn get(self) -> f64 {
-        self.0
-    }
-}
+/// A share of a whole, from 0 to 100.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Percent(f64);
 
-impl TryFrom<f64> for Microseconds {
-    type Error = QuantityError;
+/// A number of round trips, from 0 to a million; parts count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct RoundTrips(f64);
 
-    fn try_from(micros: f64) -> Result<Microseconds, QuantityError> {
-        between(micros, 0.0, LONGEST_S * 1e6, "microseconds")
-            .map(|micros| Microseconds(micros.abs()))
-    }
-}
-
-impl From<Microseconds> for f64 {
-    fn from(micros: Microseconds) -> f64 {
-        micros.0
-    }
-}
-
-/// Events a second: none, or one in ten years to ten million a second.
+/// A factor between two scales, from a billionth to a billion.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Ratio(f64);
+
+/// Events a second, from none to ten million; above none at least one in thirty days.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Rate(f64);
 
-impl Rate {
-    /// As the number.
-    pub fn per_second(self) -> f64 {
-        self.0
-    }
+/// What something is multiplied by, from a millionth to a million.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Factor(f64);
+
+macro_rules! checked {
+    ($name:ident, $least:expr, $most:expr, $range:expr) => {
+        impl TryFrom<f64> for $name {
+            type Error = QuantityError;
+
+            fn try_from(value: f64) -> Result<$name, QuantityError> {
+                within(value, $least, $most, $range).map($name)
+            }
+        }
+
+        impl From<$name> for f64 {
+            fn from(quantity: $name) -> f64 {
+                quantity.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = QuantityError;
+
+            fn from_str(text: &str) -> Result<$name, QuantityError> {
+                match text.trim().parse::<f64>() {
+                    Ok(number) => $name::try_from(number),
+                    Err(_) => Err(QuantityError {
+                        found: format!("{text:?}"),
+                        range: $range,
+                    }),
+                }
+            }
+        }
+
+        impl $name {
+            /// The number, in the unit that it was given in.
+            pub fn value(self) -> f64 {
+                self.0
+            }
+        }
+    };
 }
+
+checked!(
+    TimeSpan,
+    0.0,
+    LONGEST_S,
+    "of seconds from 0 to 2592000 (30 days)"
+);
+checked!(
+    PositiveTimeSpan,
+    1e-6,
+    LONGEST_S,
+    "of seconds from 0.000001 to 2592000 (30 days)"
+);
+checked!(
+    Microseconds,
+    0.0,
+    LONGEST_S * 1e6,
+    "of microseconds from 0 to 2592000000000 (30 days)"
+);
+checked!(Cores, 0.0, MOST_CORES, "of cores from 0 to 4096");
+checked!(Percent, 0.0, 100.0, "of percent from 0 to 100");
+checked!(
+    RoundTrips,
+    0.0,
+    MOST_ROUND_TRIPS,
+    "of round trips from 0 to 1000000"
+);
+checked!(Ratio, 1e-9, 1e9, "from 0.000000001 to 1000000000");
+checked!(Factor, 1e-6, 1e6, "from 0.000001 to 1000000");
 
 impl TryFrom<f64> for Rate {
     type Error = QuantityError;
 
-    fn try_from(rate: f64) -> Result<Rate, QuantityError> {
-        let least = if rate == 0.0 { 0.0 } else { LEAST_PER_S };
-        between(rate, least, MOST_PER_S, "a second").map(|rate| Rate(rate.abs()))
+    fn try_from(value: f64) -> Result<Rate, QuantityError> {
+        let least = if value == 0.0 { 0.0 } else { 1.0 / LONGEST_S };
+        let range = "a second: 0, or from one in 30 days to 10000000";
+        within(value, least, HIGHEST_RATE, range).map(Rate)
     }
 }
 
@@ -147,29 +170,39 @@ impl From<Rate> for f64 {
     }
 }
 
-/// By how much something is multiplied: a millionth to a million.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
-pub struct Factor(f64);
-
-impl Factor {
-    /// As the number.
-    pub fn get(self) -> f64 {
+impl Rate {
+    /// Events a second.
+    pub fn per_second(self) -> f64 {
         self.0
     }
 }
 
-impl TryFrom<f64> for Factor {
-    type Error = QuantityError;
-
-    fn try_from(factor: f64) -> Result<Factor, QuantityError> {
-        between(factor, 1.0 / MOST_FACTOR, MOST_FACTOR, "times").map(Factor)
+impl TimeSpan {
+    /// A time given in milliseconds.
+    ///
+    /// # Errors
+    /// When it is not from zero up to thirty days.
+    pub fn from_milliseconds(value: f64) -> Result<TimeSpan, QuantityError> {
+        let range = "of milliseconds from 0 to 2592000000 (30 days)";
+        within(value, 0.0, LONGEST_S * 1e3, range).map(|ms| TimeSpan(ms / 1e3))
     }
 }
 
-impl From<Factor> for f64 {
-    fn from(factor: Factor) -> f64 {
-        factor.0
+impl From<TimeSpan> for Duration {
+    fn from(time: TimeSpan) -> Duration {
+        Duration::from_secs_f64(time.0)
+    }
+}
+
+impl From<PositiveTimeSpan> for Duration {
+    fn from(time: PositiveTimeSpan) -> Duration {
+        Duration::from_secs_f64(time.0)
+    }
+}
+
+impl From<Microseconds> for Duration {
+    fn from(time: Microseconds) -> Duration {
+        Duration::from_secs_f64(time.0 / 1e6)
     }
 }
 
@@ -177,42 +210,57 @@ impl From<Factor> for f64 {
 mod tests {
     use super::*;
 
+    const NONE: [f64; 6] = [
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -1.0,
+        1e308,
+        f64::MAX,
+    ];
+
     #[test]
-    fn numbers_without_a_meaning_are_no_quantity() {
-        for bad in [
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            -1.0,
-            -1e-300,
-            1e20,
-            1e308,
-        ] {
-            assert!(Seconds::try_from(bad).is_err(), "{bad} s");
-            assert!(Microseconds::try_from(bad).is_err(), "{bad} us");
-            assert!(Rate::try_from(bad).is_err(), "{bad}/s");
-            assert!(Factor::try_from(bad).is_err(), "{bad} times");
+    fn what_is_no_quantity_is_refused_with_its_range() {
+        for number in NONE {
+            for refused in [
+                TimeSpan::try_from(number).err(),
+                PositiveTimeSpan::try_from(number).err(),
+                Microseconds::try_from(number).err(),
+                Cores::try_from(number).err(),
+                Percent::try_from(number).err(),
+                RoundTrips::try_from(number).err(),
+                Ratio::try_from(number).err(),
+                Factor::try_from(number).err(),
+                Rate::try_from(number).err(),
+                TimeSpan::from_milliseconds(number).err(),
+            ] {
+                let error = refused.expect("no quantity is so").to_string();
+                assert!(error.contains("must be a number"), "{error}");
+            }
         }
         assert!(Rate::try_from(1e-300).is_err());
-        assert!(Factor::try_from(0.0).is_err() && Factor::try_from(1e-20).is_err());
+        assert_eq!(Rate::try_from(0.0).unwrap().per_second(), 0.0);
+        assert_eq!(Rate::try_from(0.25).unwrap().per_second(), 0.25);
+        for text in ["", "ten", "1 s", "nan", "-1", "1e400"] {
+            let error = text.parse::<PositiveTimeSpan>().expect_err(text);
+            assert!(error.to_string().contains("from 0"), "{error}");
+        }
+        assert!(PositiveTimeSpan::try_from(0.0).is_err());
+        assert!(PositiveTimeSpan::try_from(1e-20).is_err());
+        assert!(Ratio::try_from(1e-20).is_err());
     }
 
     #[test]
-    fn what_makes_sense_keeps_its_value() {
-        for good in [0.0, -0.0, 1e-9, 0.5, 3600.0, 1e6] {
-            assert_eq!(f64::from(Seconds::try_from(good).unwrap()), good);
-            assert_eq!(f64::from(Microseconds::try_from(good).unwrap()), good);
+    fn every_value_of_a_time_is_a_duration() {
+        for seconds in [0.0, -0.0, 1e-300, 1e-9, 0.25, LONGEST_S] {
+            let time = TimeSpan::try_from(seconds).unwrap();
+            assert!(Duration::from(time).as_secs_f64() <= LONGEST_S);
         }
-        assert!(Seconds::try_from(-0.0).unwrap().get().is_sign_positive());
-        let longest = Seconds::try_from(LONGEST_S).unwrap().duration();
-        assert!(
-            longest
-                .checked_mul(20)
-                .is_some_and(|sum| u64::try_from(sum.as_nanos()).is_ok())
-        );
-        assert_eq!(Rate::try_from(0.25).unwrap().per_second(), 0.25);
-        assert_eq!(Factor::try_from(2.0).unwrap().get(), 2.0);
-        let micros = Microseconds::try_from(1500.0).unwrap();
-        assert_eq!(micros.duration(), Duration::from_micros(1500));
+        let longest = Microseconds::try_from(LONGEST_S * 1e6).unwrap();
+        assert_eq!(Duration::from(longest), Duration::from_secs(30 * 86_400));
+        let short = TimeSpan::from_milliseconds(2.5).unwrap();
+        assert_eq!(Duration::from(short), Duration::from_micros(2500));
+        let least = PositiveTimeSpan::try_from(1e-6).unwrap();
+        assert_eq!(Duration::from(least), Duration::from_micros(1));
     }
 }

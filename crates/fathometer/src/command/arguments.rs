@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fathometer_model::{Factor, Seconds};
+use fathometer_model::quantity::{Factor, TimeSpan};
 
 /// Reads a length of time: `10` and `10s` are seconds; `250us`, `500ms`, `2m`, `1h`.
 pub fn time(text: &str) -> Result<Duration, String> {
@@ -21,8 +21,8 @@ pub fn time(text: &str) -> Result<Duration, String> {
     let number: f64 = number
         .parse()
         .map_err(|_| "write a number and a unit, as in 10s, 500ms or 2m".to_owned())?;
-    let seconds = Seconds::try_from(number * seconds).map_err(|error| error.to_string())?;
-    Ok(seconds.duration())
+    let seconds = TimeSpan::try_from(number * seconds).map_err(|error| error.to_string())?;
+    Ok(seconds.into())
 }
 
 /// As [`time`], and longer than nothing.
@@ -38,8 +38,8 @@ pub fn whole_seconds(text: &str) -> Result<Duration, String> {
     let seconds: u32 = text
         .parse()
         .map_err(|_| "write a whole number of seconds, as in 60".to_owned())?;
-    let seconds = Seconds::try_from(f64::from(seconds)).map_err(|error| error.to_string())?;
-    Ok(seconds.duration())
+    let seconds = TimeSpan::try_from(f64::from(seconds)).map_err(|error| error.to_string())?;
+    Ok(seconds.into())
 }
 
 /// By how much something is multiplied.
@@ -51,7 +51,7 @@ pub fn factor(text: &str) -> Result<f64, String> {
         return Err("write a number above 0: 2 is double, 0.5 is half".to_owned());
     }
     let factor = Factor::try_from(number).map_err(|error| error.to_string())?;
-    Ok(factor.get())
+    Ok(factor.value())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
-use fathometer_model::checked::TimeSpan;
+use fathometer_model::quantity::TimeSpan;
 use serde::Deserialize;
 
 use super::throttle::{Capabilities, Throttle};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use fathometer_analysis::run::LeftOut;
 use fathometer_model::CellKey;
-use fathometer_model::checked::{
+use fathometer_model::quantity::{
     Cores, Microseconds, Percent, PositiveTimeSpan, Ratio, RoundTrips, TimeSpan,
 };
 use serde::Deserialize;

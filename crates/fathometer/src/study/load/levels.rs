@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_http::driver::{Policy, Protocol};
-use fathometer_model::checked::{RoundTrips, TimeSpan};
+use fathometer_model::quantity::{RoundTrips, TimeSpan};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::SocketOptions;
 use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};

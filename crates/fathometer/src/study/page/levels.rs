@@ -10,7 +10,7 @@ use fathometer_http::driver::{
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
 use fathometer_http::package::Version as Package;
-use fathometer_model::checked::TimeSpan;
+use fathometer_model::quantity::TimeSpan;
 use fathometer_model::{Bytes, ContentCoding};
 use fathometer_tls::Version;
 

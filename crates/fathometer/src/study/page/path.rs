@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use fathometer_model::checked::TimeSpan;
+use fathometer_model::quantity::TimeSpan;
 use fathometer_model::{Bandwidth, Probability};
 use fathometer_path::{DirectionProfile, LossModel, Profile, Queue};
 
