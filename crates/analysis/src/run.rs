@@ -5,7 +5,7 @@
 //! | `run.json` | [`RunInfo`] |
 //! | `replicates.ndjson` | one [`ReplicateRecord`] a line, in the order they ended |
 //! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
-//! | each record's `folder` | `capture.pcapng`, `exchanges.ndjson`, `connections.ndjson` of that replicate |
+//! | each record's `folder` | `capture.pcapng` (the client's tap; in runs of older versions all taps), `taps.pcapng` (all taps), `exchanges.ndjson`, `connections.ndjson` of that replicate |
 //!
 //! A run that was killed is read like any other: a truncated last line is left out and said so.
 

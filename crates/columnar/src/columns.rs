@@ -73,6 +73,17 @@ pub(crate) const COLUMNS: &[Column] = &[
         LONG,
         Long(|row| Some(row.response_body)),
     ),
+    column(
+        "phase",
+        "REQUIRED BYTE_ARRAY",
+        Word(|row| Some(row.phase.name())),
+    ),
+    // Signed: what was planned before is negative.
+    column(
+        "since_measured_ns",
+        LONG,
+        Long(|row| Some(row.planned.wrapping_sub(row.measured_from))),
+    ),
 ];
 
 impl Column {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use fathometer_columnar::{Error, ExchangeWriter, PartsWriter, ROWS_PER_GROUP, Written, part_name};
-use fathometer_model::{ExchangeRow, Failure, Outcome, Seed};
+use fathometer_model::{ExchangeRow, Failure, Outcome, Seed, TestPhase};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -55,6 +55,8 @@ fn row(n: u64) -> ExchangeRow {
         request_body: draws.draw(10) >> 20,
         response_head: draws.draw(11) as u32,
         response_body: draws.draw(12) >> 20,
+        phase: TestPhase::ALL[(draws.draw(13) % 3) as usize],
+        measured_from: 5_000_000,
     }
 }
 
@@ -121,6 +123,11 @@ fn check(read: &Row, row: &ExchangeRow) {
         ("request_body_bytes", Field::Long(row.request_body as i64)),
         ("response_head_bytes", Field::Long(row.response_head.into())),
         ("response_body_bytes", Field::Long(row.response_body as i64)),
+        ("phase", Field::Str(row.phase.name().to_owned())),
+        (
+            "since_measured_ns",
+            Field::Long(row.planned as i64 - row.measured_from as i64),
+        ),
     ];
     let columns: Vec<_> = read.get_column_iter().collect();
     assert_eq!(columns.len(), expected.len());

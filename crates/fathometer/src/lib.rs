@@ -27,6 +27,7 @@ pub mod server;
 pub mod site_cache;
 pub mod site_folder;
 pub mod study;
+pub mod tap_file;
 pub mod trial;
 pub mod url;
 pub mod whole_file;

@@ -5,7 +5,7 @@
 //!   run.json            what was run, where, how, with which seed
 //!   replicates.ndjson   one line a replicate, written as each ends
 //!   cells/<block>/<levels>/r<n>/
-//!     capture.pcapng exchanges.ndjson connections.ndjson
+//!     capture.pcapng (the client's tap) taps.pcapng (all taps) exchanges.ndjson connections.ndjson
 //!   plots/*.svg plots.json summary.json report.html
 //! ```
 //!

@@ -7,9 +7,11 @@
 mod serving;
 
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -111,6 +113,87 @@ fn all(way: &str) -> Vec<(&str, &str)> {
 fn sorted<'v>(mut ways: Vec<(&'v str, &'v str)>) -> Vec<(&'v str, &'v str)> {
     ways.sort_by_key(|(target, _)| TARGETS.iter().position(|known| known == target));
     ways
+}
+
+/// Serves every request of one connection after the other with this response; on a port of its own. It ends with
+/// the program.
+fn answering(response: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
+                head.push(byte[0]);
+            }
+            let _ = stream.write_all(response.as_bytes());
+        }
+    });
+    port
+}
+
+#[test]
+fn a_page_that_is_not_there_is_not_complete() {
+    let error =
+        "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
+    let moved =
+        "HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let missing = "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
+    for (status, response) in [(404, missing), (500, error), (302, moved)] {
+        let url = format!("http://127.0.0.1:{}/page.html", answering(response));
+        let output = fetch(&[&url]);
+        let (shown, said) = (output.stdout, output.stderr);
+        let (shown, said) = (
+            String::from_utf8_lossy(&shown),
+            String::from_utf8_lossy(&said),
+        );
+        let line = format!("page complete     not reached: the server answered {status}");
+        assert!(shown.contains(&line), "{shown}");
+        assert!(
+            said.contains(&format!("/page.html: the server answered {status}")),
+            "{said}"
+        );
+        assert_eq!(output.status.code(), Some(1));
+        let output = fetch(&[&url, "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (&value["complete"], &value["elapsed_s"]),
+            (&Value::Bool(false), &Value::Null)
+        );
+        assert_eq!(value["refused"][0]["status"], status);
+    }
+}
+
+#[test]
+fn a_page_without_some_of_its_files_is_not_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    page(folder.path());
+    fs::remove_file(folder.path().join("b.gif")).unwrap();
+    let many: String = (0..5_000).map(|n| format!("<img src=c.gif?{n}>")).collect();
+    write(&folder.path().join("many.html"), many);
+    let server = Server::start(folder.path(), &[]);
+    let incomplete = |arguments: &[&str]| {
+        let output = fetch(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["complete"], false, "{arguments:?}");
+        value
+    };
+    for policy in ["h1.1", "h2c"] {
+        let url = format!("http://127.0.0.1:{}/index.html", server.port);
+        let value = incomplete(&[&url, "--policy", policy]);
+        let refused = serde_json::json!([{ "target": "/b.gif", "status": 404 }]);
+        assert_eq!(value["refused"], refused, "{policy}");
+    }
+    let url = format!("http://127.0.0.1:{}/many.html", server.port);
+    let value = incomplete(&[&url, "--policy", "h2c"]);
+    let files = value["files"].as_array().unwrap().len() as u64;
+    let left_out = value["references_left_out"].as_u64().unwrap();
+    assert!(left_out > 0);
+    assert_eq!(files + left_out, 5_001);
 }
 
 #[test]

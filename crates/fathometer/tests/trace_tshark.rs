@@ -596,7 +596,37 @@ fn anything(version: u8, seed: Seed) -> Vec<u8> {
 fn link_types() -> Vec<u8> {
     let cooked = [&[0; 14][..], &[8, 0]].concat();
     let cooked_2 = [&[8, 0][..], &[0; 18]].concat();
-    let links: [(u16, &[u8]); 6] = [
+    let addresses = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    let behind = |before: &[u8], header: &[u8]| [before, header].concat();
+    let mpls = behind(&addresses, &[0x88, 0x47, 0, 1, 0, 9, 0, 2, 1, 9]);
+    let macsec = behind(&addresses, &[0x88, 0xe5, 0, 0, 0, 0, 0, 1, 8, 0]);
+    let fddi = [&[0x50][..], &addresses, &snap].concat();
+    let token_ring = [&[0x10, 0x40][..], &addresses, &snap].concat();
+    let wireless = [
+        &[8, 1, 0, 0][..],
+        &addresses,
+        &[2, 0, 0, 0, 0, 3, 0, 0],
+        &snap,
+    ]
+    .concat();
+    let radiotap = behind(&[0, 0, 8, 0, 0, 0, 0, 0], &wireless);
+    let quality = [
+        &[0x88, 2, 0, 0][..],
+        &addresses,
+        &[2, 0, 0, 0, 0, 3, 0, 0, 0, 0],
+        &snap,
+    ];
+    let links: [(u16, &[u8]); 15] = [
+        (1, &mpls),
+        (1, &macsec),
+        (10, &fddi),
+        (6, &token_ring),
+        (104, &[0x0f, 0, 8, 0]),
+        (105, &wireless),
+        (105, &quality.concat()),
+        (127, &radiotap),
+        (11, &snap),
         (9, &[0xff, 3, 0, 0x21]),
         (113, &cooked),
         (276, &cooked_2),

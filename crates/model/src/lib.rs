@@ -25,7 +25,7 @@ pub use quantity::{Factor, QuantityError, Rate};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
     ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceNews,
-    ServiceRecord, TlsRecord, Validity,
+    ServiceRecord, TestPhase, TlsRecord, Validity,
 };
 pub use seed::Seed;
 pub use site::{ContentCoding, File, FileId, Page, Site};

@@ -135,6 +135,35 @@ pub struct ExchangeRow {
     pub response_head: u32,
     /// Octets of the response's content as transferred.
     pub response_body: u64,
+    /// The phase of the test that it was planned in, and so belongs to.
+    pub phase: TestPhase,
+    /// When the measured phase begins: the same of all exchanges of a test.
+    pub measured_from: u64,
+}
+
+/// A phase of a load test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TestPhase {
+    /// Before the steady state.
+    WarmUp,
+    /// The steady state: what the figures are about.
+    Measured,
+    /// Afterwards, until what is in flight is done.
+    Drain,
+}
+
+impl TestPhase {
+    /// All of them, in order.
+    pub const ALL: [TestPhase; 3] = [TestPhase::WarmUp, TestPhase::Measured, TestPhase::Drain];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            TestPhase::WarmUp => "warm-up",
+            TestPhase::Measured => "measured",
+            TestPhase::Drain => "drain",
+        }
+    }
 }
 
 /// How an exchange ended.

@@ -122,12 +122,17 @@ pub fn render(result: &LoadResult) -> String {
         let labels = [("state", state)];
         out.sample("connection_seconds_total", &labels, time.as_secs_f64());
     }
-    out.family("bytes_total", "counter", "Octets above TCP.");
+    out.family(
+        "bytes_total",
+        "counter",
+        "Octets above TCP; of responses that did not come whole in the part failed alone.",
+    );
     for (direction, part, bytes) in [
         ("request", "head", octets.request_heads),
         ("request", "body", octets.request_bodies),
         ("response", "head", octets.response_heads),
         ("response", "body", octets.response_bodies),
+        ("response", "failed", octets.failed_responses),
     ] {
         let labels = [("direction", direction), ("part", part)];
         out.sample("bytes_total", &labels, bytes.0);

@@ -255,6 +255,9 @@ pub struct Octets {
     pub response_bodies: Bytes,
     /// Response content without its transfer coding.
     pub content: Bytes,
+    /// Responses of exchanges that failed, as far as they came: heads and content as transferred. The figures
+    /// above are of responses that came whole.
+    pub failed_responses: Bytes,
 }
 
 impl Octets {

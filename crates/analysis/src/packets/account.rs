@@ -1,6 +1,6 @@
 //! The pass over a capture: every packet to its class, its direction and its connection.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use fathometer_model::{Bytes, Instant};
 
@@ -9,7 +9,7 @@ use super::capture::{CaptureError, Format, Integrity, Interface, LinkType, Recor
 use super::class::{Class, ClassCounts};
 use super::connection::{Connection, Novelty};
 use super::flow::{FlowKey, FlowMap};
-use super::link;
+use super::link::{self, Hidden};
 use super::list::ConnectionList;
 use super::parse::{Endpoint, IcmpKind, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
@@ -52,6 +52,8 @@ pub(super) struct Accountant<'a> {
     connections: Store,
     /// Of each flow of UDP whether the end that its key has first is the client.
     datagrams: FlowMap<bool>,
+    /// Frames that may carry IP and are not looked into, by what they are.
+    opaque: BTreeMap<&'static str, u64>,
     /// Packets from a host to itself that nothing gives a direction.
     one_host: u64,
     /// The client of each pair of hosts, for packets without ports.
@@ -108,6 +110,7 @@ impl<'a> Accountant<'a> {
             undirected: 0,
             flows: FlowMap::default(),
             datagrams: FlowMap::default(),
+            opaque: BTreeMap::new(),
             one_host: 0,
             recent: None,
             connections: Store::default(),
@@ -161,12 +164,17 @@ impl<'a> Accountant<'a> {
         if !counted && !sends && !vanished {
             return;
         }
-        let parsed = match link::ip_packet(link, record.data) {
-            Some(packet) => {
+        let parsed = match link::find(link, record.data) {
+            Ok(packet) => {
                 let before = record.data.len() - packet.len();
                 Parsed::parse(packet, record.original_length.saturating_sub(before as u32))
             }
-            None => Parsed::NotIp,
+            Err(hidden) => {
+                if let (true, Hidden::Opaque(what)) = (counted, hidden) {
+                    *self.opaque.entry(what).or_default() += 1;
+                }
+                Parsed::NotIp
+            }
         };
         let class = Class::of(&parsed);
         if counted {
@@ -583,15 +591,22 @@ impl<'a> Accountant<'a> {
         let foreign = |tap: &&&Tap| tap.packets > 0 && !link::is_known(tap.link);
         for tap in counted.iter().filter(foreign) {
             let LinkType(number) = tap.link;
+            let name = link::name(tap.link).map(|name| format!(" ({name})"));
             notes.push(format!(
-                "{} packets of link type {number} cannot be looked into and count as other",
-                tap.packets
+                "{} packets of link type {number}{} cannot be looked into and count as other",
+                tap.packets,
+                name.unwrap_or_default()
             ));
         }
         if self.without_time > 0 {
             notes.push(format!(
                 "{} packets have no time stamp and take that of the packet before",
                 self.without_time
+            ));
+        }
+        for (what, count) in &self.opaque {
+            notes.push(format!(
+                "{count} frames of {what} cannot be looked into and count as not IP"
             ));
         }
         if self.one_host > 0 {

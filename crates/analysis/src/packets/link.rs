@@ -4,25 +4,55 @@ use super::capture::LinkType;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 const ETHERTYPE_PPPOE: u16 = 0x8864;
+const ETHERTYPE_MACSEC: u16 = 0x88e5;
 const VLAN_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
+const PPP_MPLS: [u16; 2] = [0x0281, 0x0283];
 
-/// The octets of the IP packet in a frame, whatever its version; `None` when the frame carries
+/// Why no IP packet was found in a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hidden {
+    /// It carries another protocol, or is cut before the packet begins.
+    NotIp,
+    /// It may carry IP, in a form that is not looked into: this.
+    Opaque(&'static str),
+}
+
+type Found<'a> = Result<&'a [u8], Hidden>;
+
+/// The bytes of the IP packet in a frame, whatever its version; `None` when the frame carries
 /// something else, is cut before the packet begins, or is of a link type not known here.
-///
-/// Known: Ethernet (with VLAN tags, SNAP and PPPoE sessions), PPP, raw IP, BSD loopback and both
-/// of Linux's cooked formats.
 #[inline]
 pub fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
+    find(link, frame).ok()
+}
+
+/// As [`ip_packet`], with the reason where there is none.
+///
+/// Known: Ethernet, FDDI, Token Ring, IEEE 802.11 (alone and behind the headers of radiotap, PPI, AVS and Prism),
+/// ATM by RFC 2684, IP over IEEE 1394, PPP, Cisco HDLC, MPLS, raw IP, BSD loopback and both of Linux's cooked formats. In
+/// these: VLAN tags, LLC and SNAP, PPPoE sessions, stacks of MPLS labels, and MACsec without encryption.
+#[inline]
+pub fn find(link: LinkType, frame: &[u8]) -> Found<'_> {
     match link.0 {
         // Raw IP: as registered, as two systems number it in their own files, and by version.
-        101 | 12 | 14 | 228 | 229 => Some(frame),
+        101 | 12 | 14 | 228 | 229 => Ok(frame),
         1 => ethernet(frame),
+        _ => find_elsewhere(link, frame),
+    }
+}
+
+fn find_elsewhere(link: LinkType, frame: &[u8]) -> Found<'_> {
+    match link.0 {
         9 | 50 => ppp(frame),
+        // With the direction in front.
+        166 | 204 => ppp(from(frame, 1)?),
+        51 => ppp(from(frame, 6)?),
         0 => {
-            let family: [u8; 4] = frame.get(..4)?.try_into().ok()?;
+            let family: [u8; 4] = *frame.first_chunk().ok_or(Hidden::NotIp)?;
             let little = u32::from_le_bytes(family);
             // Written in the byte order of the capturing host; a family is a small number.
             let family = if little > 0xffff {
@@ -32,10 +62,24 @@ pub fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
             };
             loopback(family, frame)
         }
-        108 => loopback(u32::from_be_bytes(frame.get(..4)?.try_into().ok()?), frame),
-        113 => typed(u16_at(frame, 14)?, frame.get(16..)?),
-        276 => typed(u16_at(frame, 0)?, frame.get(20..)?),
-        _ => None,
+        108 => {
+            let family = frame.first_chunk().ok_or(Hidden::NotIp)?;
+            loopback(u32::from_be_bytes(*family), frame)
+        }
+        113 => typed(u16_at(frame, 14)?, from(frame, 16)?),
+        276 => typed(u16_at(frame, 0)?, from(frame, 20)?),
+        104 => typed(u16_at(frame, 2)?, from(frame, 4)?),
+        138 => typed(u16_at(frame, 16)?, from(frame, 18)?),
+        219 => mpls(frame),
+        11 => llc(frame),
+        6 => token_ring(frame),
+        10 => fddi(frame),
+        105 => wireless(frame, false),
+        119 => prism(frame),
+        127 => radiotap(frame),
+        163 => wireless(from(frame, u32_at(frame, 4)? as usize)?, false),
+        192 => ppi(frame),
+        _ => Err(Hidden::NotIp),
     }
 }
 
@@ -43,35 +87,129 @@ pub fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
 pub fn is_known(link: LinkType) -> bool {
     matches!(
         link.0,
-        0 | 1 | 9 | 12 | 14 | 50 | 101 | 108 | 113 | 228 | 229 | 276
+        0 | 1
+            | 6
+            | 9
+            | 10
+            | 11
+            | 12
+            | 14
+            | 50
+            | 51
+            | 101
+            | 104
+            | 105
+            | 108
+            | 113
+            | 119
+            | 127
+            | 138
+            | 163
+            | 166
+            | 192
+            | 204
+            | 219
+            | 228
+            | 229
+            | 276
     )
 }
 
-fn ethernet(frame: &[u8]) -> Option<&[u8]> {
+/// The name of a link type that is not known here and that captures are found with.
+pub fn name(link: LinkType) -> Option<&'static str> {
+    Some(match link.0 {
+        3 => "AX.25",
+        7 => "ARCnet",
+        8 => "SLIP",
+        107 => "Frame Relay",
+        109 => "IPsec of BSD",
+        117 => "the packet filter of OpenBSD",
+        122 => "Fibre Channel",
+        123 => "ATM of SunATM",
+        143 => "DOCSIS",
+        147..=162 => "private use",
+        187 | 201 => "Bluetooth HCI",
+        189 | 220 | 249 => "USB",
+        195 | 230 => "IEEE 802.15.4",
+        227 => "CAN",
+        239 => "Linux netfilter log",
+        251 => "Bluetooth Low Energy",
+        252 => "Wireshark upper layers",
+        253 => "Linux netlink",
+        _ => return None,
+    })
+}
+
+fn ethernet(frame: &[u8]) -> Found<'_> {
     let kind = u16_at(frame, 12)?;
     if kind >= 0x0600 {
         return typed(kind, &frame[14..]);
     }
-    // A length instead of a type: the type may follow a SNAP header.
-    match frame.get(14..20)? {
-        [0xaa, 0xaa, 0x03, 0, 0, 0] => typed(u16_at(frame, 20)?, &frame[22..]),
-        _ => None,
-    }
+    // A length instead of a type.
+    llc(&frame[14..])
 }
 
-fn typed(mut kind: u16, mut payload: &[u8]) -> Option<&[u8]> {
-    while VLAN_TAGS.contains(&kind) {
-        kind = u16_at(payload, 2)?;
-        payload = &payload[4..];
+fn typed(mut kind: u16, mut payload: &[u8]) -> Found<'_> {
+    loop {
+        if VLAN_TAGS.contains(&kind) {
+            kind = u16_at(payload, 2)?;
+            payload = &payload[4..];
+        } else if kind == ETHERTYPE_MACSEC {
+            (kind, payload) = macsec(payload)?;
+        } else {
+            break;
+        }
     }
     match kind {
-        ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Some(payload),
-        ETHERTYPE_PPPOE => ppp(payload.get(6..)?),
-        _ => None,
+        ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Ok(payload),
+        ETHERTYPE_PPPOE => ppp(from(payload, 6)?),
+        _ if ETHERTYPE_MPLS.contains(&kind) => mpls(payload),
+        // A tag before a length.
+        ..0x0600 => llc(payload),
+        _ => Err(Hidden::NotIp),
     }
 }
 
-fn ppp(frame: &[u8]) -> Option<&[u8]> {
+/// IEEE 802.2, with SNAP or with IP's own number.
+fn llc(payload: &[u8]) -> Found<'_> {
+    match payload {
+        // SNAP (RFC 1042), and the bridge-tunnel encapsulation of IEEE 802.1H.
+        [0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, rest @ ..] => typed(u16_at(rest, 0)?, from(rest, 2)?),
+        [0x06, 0x06, 0x03, packet @ ..] => Ok(packet),
+        _ => Err(Hidden::NotIp),
+    }
+}
+
+/// A stack of labels (RFC 3032), and by its first half byte what is behind (RFC 4928).
+fn mpls(mut payload: &[u8]) -> Found<'_> {
+    loop {
+        let label: &[u8; 4] = payload.first_chunk().ok_or(Hidden::NotIp)?;
+        let is_last = label[2] & 1 == 1;
+        payload = &payload[4..];
+        if is_last {
+            break;
+        }
+    }
+    match payload.first().map(|first| first >> 4) {
+        Some(4 | 6) => Ok(payload),
+        Some(0) => Err(Hidden::Opaque("a pseudowire in MPLS")),
+        _ => Err(Hidden::NotIp),
+    }
+}
+
+/// IEEE 802.1AE: what is behind the tag when it is only signed.
+fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), Hidden> {
+    const CHANNEL: u8 = 0x20;
+    const ENCRYPTED_OR_CHANGED: u8 = 0x0c;
+    let control = *payload.first().ok_or(Hidden::NotIp)?;
+    if control & ENCRYPTED_OR_CHANGED != 0 {
+        return Err(Hidden::Opaque("MACsec, encrypted"));
+    }
+    let length = if control & CHANNEL != 0 { 14 } else { 6 };
+    Ok((u16_at(payload, length)?, from(payload, length + 2)?))
+}
+
+fn ppp(frame: &[u8]) -> Found<'_> {
     let frame = match frame {
         // Address and control of HDLC framing, left out on links that negotiated so.
         [0xff, 0x03, rest @ ..] => rest,
@@ -81,19 +219,149 @@ fn ppp(frame: &[u8]) -> Option<&[u8]> {
     let (protocol, payload) = match frame {
         [first, rest @ ..] if first & 1 == 1 => (u16::from(*first), rest),
         [first, second, rest @ ..] => (u16::from_be_bytes([*first, *second]), rest),
-        _ => return None,
+        _ => return Err(Hidden::NotIp),
     };
-    matches!(protocol, PPP_IPV4 | PPP_IPV6).then_some(payload)
+    match protocol {
+        PPP_IPV4 | PPP_IPV6 => Ok(payload),
+        _ if PPP_MPLS.contains(&protocol) => mpls(payload),
+        // RFC 1144 and RFC 2507 to 3095: headers, compressed; RFC 1962: all of it.
+        0x002d | 0x002f | 0x0003 | 0x0005 | 0x0061 => {
+            Err(Hidden::Opaque("PPP with compressed headers"))
+        }
+        0x00fd => Err(Hidden::Opaque("PPP, compressed")),
+        0x0053 => Err(Hidden::Opaque("PPP, encrypted")),
+        _ => Err(Hidden::NotIp),
+    }
 }
 
-fn loopback(family: u32, frame: &[u8]) -> Option<&[u8]> {
+/// Frame control and two addresses (ISO 9314-2), then LLC where the frame is of that kind.
+fn fddi(frame: &[u8]) -> Found<'_> {
+    match frame.first().map(|control| control & 0xf0) {
+        Some(0x50 | 0xd0) => llc(from(frame, 13)?),
+        _ => Err(Hidden::NotIp),
+    }
+}
+
+/// Access and frame control, two addresses, a source route where the source says so (IEEE 802.5).
+fn token_ring(frame: &[u8]) -> Found<'_> {
+    let (control, source) = (at(frame, 1)?, at(frame, 8)?);
+    if control & 0xc0 != 0x40 {
+        return Err(Hidden::NotIp);
+    }
+    let route = match source & 0x80 {
+        0 => 0,
+        _ => usize::from(at(frame, 14)? & 0x1f),
+    };
+    llc(from(frame, 14 + route)?)
+}
+
+/// A frame of IEEE 802.11, section 9.2. Some receivers pad its header to a multiple of four.
+fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
+    const DATA: u8 = 2;
+    let (control, flags) = (at(frame, 0)?, at(frame, 1)?);
+    let (kind, subtype) = (control >> 2 & 3, control >> 4);
+    let carries_data = subtype & 0x4 == 0;
+    if kind != DATA || !carries_data {
+        return Err(Hidden::NotIp);
+    }
+    if flags & 0x40 != 0 {
+        return Err(Hidden::Opaque("IEEE 802.11, encrypted"));
+    }
+    let is_fragment = flags & 0x04 != 0 || at(frame, 22)? & 0x0f != 0;
+    if is_fragment {
+        return Err(Hidden::Opaque("fragments of IEEE 802.11"));
+    }
+    let mut length = 24;
+    if flags & 0x03 == 0x03 {
+        length += 6;
+    }
+    let is_quality = subtype & 0x8 != 0;
+    if is_quality {
+        if at(frame, length)? & 0x80 != 0 {
+            return Err(Hidden::Opaque("aggregates (A-MSDU) of IEEE 802.11"));
+        }
+        length += 2;
+        if flags & 0x80 != 0 {
+            length += 4;
+        }
+    }
+    if padded {
+        length = length.next_multiple_of(4);
+    }
+    llc(from(frame, length)?)
+}
+
+/// The header of radiotap: its length is known, and only whether the frame's own header is padded is looked for.
+fn radiotap(frame: &[u8]) -> Found<'_> {
+    let little = |at: usize| {
+        let word = frame.get(at..at + 4)?.first_chunk()?;
+        Some(u32::from_le_bytes(*word))
+    };
+    let length = usize::from(u16_at(frame, 2)?.swap_bytes());
+    let first = little(4).ok_or(Hidden::NotIp)?;
+    let (has_time, has_flags, has_more) = (first & 1 != 0, first & 2 != 0, first >> 31 == 1);
+    let mut place = 8;
+    if has_more {
+        while little(place).ok_or(Hidden::NotIp)? >> 31 == 1 {
+            place += 4;
+        }
+        place += 4;
+    }
+    if has_time {
+        place = place.next_multiple_of(8) + 8;
+    }
+    let padded = has_flags && place < length && at(frame, place)? & 0x20 != 0;
+    wireless(from(frame, length)?, padded)
+}
+
+/// Per-Packet Information: a header that tells its length and what is behind.
+fn ppi(frame: &[u8]) -> Found<'_> {
+    let length = usize::from(u16_at(frame, 2)?.swap_bytes());
+    let link = u16_at(frame, 4)?.swap_bytes();
+    match link {
+        192 => Err(Hidden::NotIp),
+        link => find(LinkType(link), from(frame, length)?),
+    }
+}
+
+/// The header of Prism, or that of AVS under the same number.
+fn prism(frame: &[u8]) -> Found<'_> {
+    let length = match u32_at(frame, 0)? {
+        0x8021_1001 | 0x8021_1002 => u32_at(frame, 4)?,
+        _ => {
+            // In the byte order of the capturing host; a length is a small number.
+            let length = u32_at(frame, 4)?;
+            length.min(length.swap_bytes())
+        }
+    };
+    wireless(from(frame, length as usize)?, false)
+}
+
+fn loopback(family: u32, frame: &[u8]) -> Found<'_> {
     // IPv4 is 2 everywhere; each BSD chose its own number for IPv6.
-    matches!(family, 2 | 10 | 24 | 28 | 30).then(|| &frame[4..])
+    match family {
+        2 | 10 | 24 | 28 | 30 => Ok(&frame[4..]),
+        _ => Err(Hidden::NotIp),
+    }
 }
 
-fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
-    let pair = octets.get(at..at + 2)?;
-    Some(u16::from_be_bytes([pair[0], pair[1]]))
+fn from(bytes: &[u8], start: usize) -> Found<'_> {
+    bytes.get(start..).ok_or(Hidden::NotIp)
+}
+
+fn at(bytes: &[u8], place: usize) -> Result<u8, Hidden> {
+    bytes.get(place).copied().ok_or(Hidden::NotIp)
+}
+
+#[inline]
+fn u16_at(bytes: &[u8], place: usize) -> Result<u16, Hidden> {
+    let pair = bytes.get(place..place + 2).ok_or(Hidden::NotIp)?;
+    Ok(u16::from_be_bytes([pair[0], pair[1]]))
+}
+
+fn u32_at(bytes: &[u8], place: usize) -> Result<u32, Hidden> {
+    let word = bytes.get(place..place + 4).ok_or(Hidden::NotIp)?;
+    Ok(u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
 }
 
 #[cfg(test)]
@@ -106,10 +374,22 @@ mod tests {
         [header, PACKET].concat()
     }
 
+    /// The header of an IEEE 802.11 data frame: its first two bytes, what is behind the addresses, and SNAP.
+    fn wireless_header(control: [u8; 2], more: &[u8]) -> Vec<u8> {
+        let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+        [&control[..], &[0; 22], more, &snap].concat()
+    }
+
     #[test]
     fn every_known_link_gives_its_packet_and_no_cut_frame_panics() {
         let addresses = [0u8; 12];
-        let cases: [(u16, Vec<u8>); 14] = [
+        let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+        let radiotap = |flags: &[u8], frame: &[u8]| {
+            let length = 8 + flags.len() as u8;
+            let present = [if flags.is_empty() { 0 } else { 2 }, 0, 0, 0];
+            [&[0, 0, length, 0], &present[..], flags, frame].concat()
+        };
+        let cases = [
             (101, framed(&[])),
             (228, framed(&[])),
             (1, framed(&[&addresses[..], &[0x08, 0]].concat())),
@@ -142,6 +422,58 @@ mod tests {
             (108, framed(&[0, 0, 0, 30])),
             (113, framed(&[&[0u8; 14][..], &[0x08, 0]].concat())),
             (276, framed(&[&[0x08, 0][..], &[0u8; 18]].concat())),
+            // A stack of two labels; IP without SNAP; a tag of MACsec with and without a channel.
+            (
+                1,
+                framed(&[&addresses[..], &[0x88, 0x47, 0, 1, 0, 9, 0, 2, 1, 9]].concat()),
+            ),
+            (1, framed(&[&addresses[..], &[0, 9, 6, 6, 3]].concat())),
+            (
+                1,
+                framed(&[&addresses[..], &[0x88, 0xe5, 0, 0, 0, 0, 0, 1, 8, 0]].concat()),
+            ),
+            (
+                1,
+                framed(
+                    &[
+                        &addresses[..],
+                        &[0x88, 0xe5, 0x20, 0, 0, 0, 0, 1],
+                        &[0; 8],
+                        &[8, 0],
+                    ]
+                    .concat(),
+                ),
+            ),
+            (219, framed(&[0, 1, 1, 9])),
+            (9, framed(&[0x02, 0x81, 0, 1, 1, 9])),
+            (104, framed(&[0x0f, 0, 8, 0])),
+            (10, framed(&[&[0x50][..], &addresses, &snap].concat())),
+            (6, framed(&[&[0, 0x40][..], &addresses, &snap].concat())),
+            (11, framed(&snap)),
+            (105, framed(&wireless_header([0x08, 1], &[]))),
+            (105, framed(&wireless_header([0x88, 1], &[0, 0]))),
+            (105, framed(&wireless_header([0x88, 0x83], &[0; 12]))),
+            (
+                127,
+                framed(&radiotap(&[], &wireless_header([0x08, 2], &[]))),
+            ),
+            (
+                127,
+                framed(&radiotap(
+                    &[0x20],
+                    &wireless_header([0x88, 2], &[0, 0, 0, 0]),
+                )),
+            ),
+            (
+                192,
+                framed(
+                    &[
+                        &[0, 0, 8, 0, 105, 0, 0, 0][..],
+                        &wireless_header([0x08, 1], &[]),
+                    ]
+                    .concat(),
+                ),
+            ),
         ];
         for (link, frame) in cases {
             let link = LinkType(link);
@@ -155,6 +487,22 @@ mod tests {
                 let _ = ip_packet(link, &frame[..cut]);
             }
         }
+    }
+
+    #[test]
+    fn what_may_hide_ip_is_named() {
+        let opaque = |link, frame: &[u8]| match find(LinkType(link), frame) {
+            Err(Hidden::Opaque(what)) => what,
+            found => panic!("{found:?}"),
+        };
+        let tagged = [&[0u8; 12][..], &[0x88, 0xe5, 0x0c, 0, 0, 0, 0, 1, 9, 9]].concat();
+        assert_eq!(opaque(1, &tagged), "MACsec, encrypted");
+        let protected = wireless_header([0x08, 0x41], &[]);
+        assert_eq!(opaque(105, &protected), "IEEE 802.11, encrypted");
+        let beacon = wireless_header([0x80, 0], &[]);
+        assert_eq!(find(LinkType(105), &beacon), Err(Hidden::NotIp));
+        let wire = [&[0u8; 12][..], &[0x88, 0x47, 0, 0, 1, 9, 0, 0, 0, 0]].concat();
+        assert_eq!(opaque(1, &wire), "a pseudowire in MPLS");
     }
 
     #[test]

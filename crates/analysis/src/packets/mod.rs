@@ -17,6 +17,7 @@
 
 pub mod capture;
 pub mod class;
+pub mod extract;
 pub mod link;
 pub mod parse;
 pub mod plot;
@@ -56,7 +57,7 @@ pub use self::tap::TapChoice;
 pub use self::time_sequence::TimeSequence;
 
 use self::account::Accountant;
-use self::capture::Capture;
+use self::capture::{Capture, Record};
 
 /// The memory that an accounting takes at most unless told otherwise: enough for eight million connections.
 const MEMORY: Bytes = Bytes(2 << 30);
@@ -111,11 +112,24 @@ pub fn account_with_sequences(
     reader: impl Read,
     options: &Options,
 ) -> Result<(Accounting, Vec<TimeSequence>), CaptureError> {
+    account_each(reader, options, |_| {})
+}
+
+/// Accounts for a capture, and hands each packet to `each` as well, counted or not.
+///
+/// # Errors
+/// As [`account`].
+pub fn account_each(
+    reader: impl Read,
+    options: &Options,
+    mut each: impl FnMut(&Record<'_>),
+) -> Result<(Accounting, Vec<TimeSequence>), CaptureError> {
     let mut capture = Capture::open(reader)?;
     let mut accountant = Accountant::new(options);
     while let Some(record) = capture.next_record()? {
         let is_time_to_look = record.number % PACKETS_PER_LOOK == PACKETS_PER_LOOK - 1;
         accountant.observe(&record);
+        each(&record);
         if is_time_to_look {
             accountant.check_memory()?;
         }

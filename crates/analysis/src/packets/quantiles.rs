@@ -65,7 +65,8 @@ impl Quantiles {
 
     /// Bytes of memory that it takes beside itself, about.
     pub(super) fn memory(&self) -> u64 {
-        (self.exact.capacity() * size_of::<u64>() + self.buckets.capacity() * size_of::<u32>()) as u64
+        (self.exact.capacity() * size_of::<u64>() + self.buckets.capacity() * size_of::<u32>())
+            as u64
     }
 
     /// `None` without samples.

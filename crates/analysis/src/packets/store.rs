@@ -89,10 +89,13 @@ impl Store {
 
     /// Bytes of memory that all connections take, about.
     pub(super) fn memory(&self) -> u64 {
-        let unpacked = self.unpacked.iter().map(|index| match &self.slots[*index as usize] {
-            Slot::Unpacked(tracked) => tracked.memory(),
-            Slot::Packed(_) => 0,
-        });
+        let unpacked = self
+            .unpacked
+            .iter()
+            .map(|index| match &self.slots[*index as usize] {
+                Slot::Unpacked(tracked) => tracked.memory(),
+                Slot::Packed(_) => 0,
+            });
         let packed = (self.slots.len() - self.unpacked.len()) as u64;
         let slots = (self.slots.capacity() * size_of::<Slot>()) as u64;
         slots + self.packed + packed * ALLOCATION + unpacked.sum::<u64>()
@@ -224,7 +227,10 @@ mod tests {
             assert!(store.unpacked.len() <= UNPACKED_LIMIT);
         }
         let each = store.memory() / u64::from(count);
-        assert!(each < 1_500, "{each} bytes a connection, half of them packed");
+        assert!(
+            each < 1_500,
+            "{each} bytes a connection, half of them packed"
+        );
         let each = store.packed / (u64::from(count) - store.unpacked.len() as u64);
         assert!(each < 400, "{each} bytes a packed connection");
         let summaries = store.drain().map(|tracked| tracked.connection.summary());

@@ -280,12 +280,23 @@ fn a_new_syn_on_the_same_ports_is_another_connection() {
     packets.push((2_600, again.down(Flags::RST | ACK, 0)));
     let accounting = accounted(&packets);
     assert_eq!(accounting.connections.len(), 2);
-    assert_eq!(accounting.connections.get(0).unwrap().ending, Ending::Closed);
+    assert_eq!(
+        accounting.connections.get(0).unwrap().ending,
+        Ending::Closed
+    );
     assert_eq!(
         accounting.connections.get(1).unwrap().ending,
         Ending::Reset(Direction::Down)
     );
-    assert_eq!(accounting.connections.get(1).unwrap().up.retransmitted_packets, 1);
+    assert_eq!(
+        accounting
+            .connections
+            .get(1)
+            .unwrap()
+            .up
+            .retransmitted_packets,
+        1
+    );
     assert_eq!(accounting.connections.get(1).unwrap().packets(), 5);
     assert_eq!(accounting.median_packets(), Some(8.0));
 }
@@ -297,7 +308,10 @@ fn a_reset_after_both_fins_does_not_unclose() {
     reset.flags = Flags::RST;
     packets.push((400, reset));
     let accounting = accounted(&packets);
-    assert_eq!(accounting.connections.get(0).unwrap().ending, Ending::Closed);
+    assert_eq!(
+        accounting.connections.get(0).unwrap().ending,
+        Ending::Closed
+    );
     assert_eq!(accounting.classes.of(Class::Rst), 1);
 }
 

@@ -241,11 +241,7 @@ impl Recorder {
     }
 
     /// The sequences, with indices and numbers as the reader of an accounting knows them.
-    pub(super) fn finish(
-        self,
-        places: &[u32],
-        connections: &ConnectionList,
-    ) -> Vec<TimeSequence> {
+    pub(super) fn finish(self, places: &[u32], connections: &ConnectionList) -> Vec<TimeSequence> {
         let sequence = |(index, [up, down]): (u32, [Raw; 2])| {
             let connection = places[index as usize];
             let summary = connections.get(connection as usize)?;

@@ -100,6 +100,7 @@ pub fn stalled() -> LoadResult {
             response_fields: Bytes(2_300_000),
             response_bodies: Bytes(10_240_000),
             content: Bytes(10_240_000),
+            failed_responses: Bytes(1_234),
         },
         latency,
         ended: Ended {
@@ -390,6 +391,7 @@ pub fn multiplexed() -> LoadResult {
         response_fields: Bytes(1_840_000),
         response_bodies: Bytes(10_330_000),
         content: Bytes(10_240_000),
+        failed_responses: Bytes(0),
     };
     let agreed = "TLS 1.3, AES-128-GCM, X25519, h2";
     measured.handshakes = Handshakes {

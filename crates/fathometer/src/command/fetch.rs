@@ -1,5 +1,6 @@
 //! `fathometer fetch`: one page, or a list of files, from any server, by a connection policy.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fathometer_http::driver::{
-    BundleAnswer, Flush, Options, PageDriver, PageList, Policy, Priorities, Protocol, Retrieval,
-    Revalidation, ValidatorCache, Version, Visit,
+    BundleAnswer, Flush, MOST_FILES, Options, PageDriver, PageList, Policy, Priorities, Protocol,
+    Retrieval, Revalidation, ValidatorCache, Version, Visit,
 };
 use fathometer_http::h3;
 use fathometer_model::{Bytes, ContentCoding, Delivery, Instant, Outcome, Seed, ServiceNews};
@@ -92,7 +93,11 @@ enum RevalidationChoice {
     Head,
 }
 
-/// Fetches the page and prints what it took. Exit code 1 when files could not be had.
+/// Targets listed on the screen of those that the server refused.
+const LISTED: usize = 20;
+
+/// Fetches the page and prints what it took. Exit code 1 when files are missing: not received, answered with
+/// another status than success, or left out as too many.
 pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let url = Url::parse(&arguments.url)?;
     let policy = policy_for(arguments, &url)?;
@@ -165,20 +170,100 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     if arguments.visit == VisitChoice::Revalidate {
         (retrieval, statistics) = visit(Visit::Revalidate, retrieval.cache)?;
     }
+    let missing = Missing::of(&retrieval);
     if arguments.json {
-        print_json(arguments, policy, &retrieval, &statistics);
+        print_json(arguments, policy, &retrieval, &missing, &statistics);
     } else {
-        print_table(arguments, policy, &retrieval, &statistics);
+        print_table(arguments, policy, &retrieval, &missing, &statistics);
     }
     for (target, failure) in &retrieval.failures {
         eprintln!("failed to fetch {target}: {}", failure.in_words());
     }
-    let complete = retrieval.failures.is_empty() && retrieval.milestones.page_complete.is_some();
-    Ok(if complete {
+    missing.warn();
+    Ok(if missing.complete {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
     })
+}
+
+/// What a retrieval lacks.
+struct Missing<'r> {
+    /// Files that the server answered, but not with the file: target and status.
+    refused: Vec<(&'r str, u16)>,
+    /// The status of the page itself, when that is among them.
+    page_status: Option<u16>,
+    /// References that were not followed because there are too many.
+    left_out: u32,
+    /// Whether nothing is missing.
+    complete: bool,
+}
+
+impl<'r> Missing<'r> {
+    fn of(retrieval: &'r Retrieval) -> Missing<'r> {
+        let complete = retrieval.exchanges.iter().enumerate();
+        let complete = complete.filter(|(_, exchange)| exchange.outcome == Outcome::Complete);
+        let last: HashMap<&str, (usize, Option<u16>)> = complete
+            .map(|(place, exchange)| (exchange.target.as_str(), (place, exchange.status)))
+            .collect();
+        let singly = retrieval.files.iter().filter(|file| {
+            matches!(
+                file.by,
+                Delivery::Singly | Delivery::Pushed | Delivery::Current
+            )
+        });
+        let mut refused: Vec<(usize, &str, u16)> = singly
+            .filter_map(|file| {
+                let (place, status) = *last.get(file.target.as_str())?;
+                let status = status.filter(|status| !is_success(*status))?;
+                Some((place, file.target.as_str(), status))
+            })
+            .collect();
+        refused.sort_unstable();
+        let base = retrieval.exchanges.first();
+        let base = base.filter(|base| base.named_by.is_none());
+        let page_status = base.and_then(|base| {
+            let found = refused.iter().find(|(_, target, _)| *target == base.target);
+            found.map(|(_, _, status)| *status)
+        });
+        let left_out = retrieval.counters.references_left_out;
+        Missing {
+            page_status,
+            left_out,
+            complete: retrieval.failures.is_empty()
+                && refused.is_empty()
+                && left_out == 0
+                && retrieval.milestones.page_complete.is_some(),
+            refused: refused
+                .into_iter()
+                .map(|(_, target, status)| (target, status))
+                .collect(),
+        }
+    }
+
+    fn warn(&self) {
+        for (target, status) in self.refused.iter().take(LISTED) {
+            let advice = match status {
+                300..=399 => "; redirections are not followed, fetch the other URL",
+                _ => "",
+            };
+            eprintln!("{target}: the server answered {status}{advice}");
+        }
+        if let Some(more @ 1..) = self.refused.len().checked_sub(LISTED) {
+            eprintln!("and {more} more (--json lists them all)");
+        }
+        if self.left_out > 0 {
+            eprintln!(
+                "{} references were not followed: of one page {MOST_FILES} files are fetched at most",
+                self.left_out
+            );
+        }
+    }
+}
+
+/// Whether a status says that the file came, or is current.
+fn is_success(status: u16) -> bool {
+    matches!(status, 200..=299 | 304)
 }
 
 /// The policy that was asked for, or what is usual for the scheme. Over TLS or not is what the URL says.
@@ -363,6 +448,7 @@ fn print_json(
     arguments: &FetchArguments,
     policy: Policy,
     retrieval: &Retrieval,
+    missing: &Missing<'_>,
     statistics: &LoopStatistics,
 ) {
     let start = start_of(retrieval);
@@ -371,9 +457,9 @@ fn print_json(
     let value = serde_json::json!({
         "url": arguments.url,
         "policy": policy.to_string(),
-        "complete": retrieval.failures.is_empty() && milestones.page_complete.is_some(),
-        "elapsed_s": since(milestones.page_complete),
-        "html_s": since(milestones.base_complete),
+        "complete": missing.complete,
+        "elapsed_s": since(milestones.page_complete.filter(|_| missing.complete)),
+        "html_s": since(milestones.base_complete.filter(|_| missing.page_status.is_none())),
         "critical_s": since(milestones.critical_complete),
         "sizes_known_s": since(milestones.sizes_known),
         "pushes": retrieval.counters.pushes_promised,
@@ -391,6 +477,10 @@ fn print_json(
         "failures": retrieval.failures.iter()
             .map(|(target, failure)| serde_json::json!({ "target": target, "failure": failure }))
             .collect::<Vec<_>>(),
+        "refused": missing.refused.iter()
+            .map(|(target, status)| serde_json::json!({ "target": target, "status": status }))
+            .collect::<Vec<_>>(),
+        "references_left_out": missing.left_out,
     });
     println!("{value:#}");
 }
@@ -476,6 +566,7 @@ fn print_table(
     arguments: &FetchArguments,
     policy: Policy,
     retrieval: &Retrieval,
+    missing: &Missing<'_>,
     statistics: &LoopStatistics,
 ) {
     let start = start_of(retrieval);
@@ -484,6 +575,13 @@ fn print_table(
             format!("{:.1} ms", instant.since(start).as_secs_f64() * 1e3)
         }
         _ => "not reached".to_owned(),
+    };
+    let not_reached = match (missing.page_status, missing.refused.len(), missing.left_out) {
+        (Some(status), _, _) => Some(format!("not reached: the server answered {status}")),
+        (None, 0, 0) => None,
+        (None, 0, left_out) => Some(format!("not reached: {left_out} references left out")),
+        (None, 1, _) => Some("not reached: 1 file refused by the server".to_owned()),
+        (None, files, _) => Some(format!("not reached: {files} files refused by the server")),
     };
     let complete = retrieval
         .exchanges
@@ -499,8 +597,9 @@ fn print_table(
     let received: Bytes = retrieval.connections.iter().map(|c| c.received).sum();
     let milestones = &retrieval.milestones;
     println!("{} by {policy}", arguments.url);
-    println!("  page complete     {}", shown(milestones.page_complete));
-    if arguments.list.is_none() {
+    let page_complete = not_reached.unwrap_or_else(|| shown(milestones.page_complete));
+    println!("  page complete     {page_complete}");
+    if arguments.list.is_none() && missing.page_status.is_none() {
         println!(
             "  critical complete {}",
             shown(milestones.critical_complete)

@@ -1,20 +1,23 @@
 //! `fathometer trace`: packet accounting of any capture.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use fathometer_analysis::packets::capture::Record;
 use fathometer_analysis::packets::{
-    Accounting, CaptureError, Options, TapChoice, TimeSequence, account_with_sequences, plot,
+    Accounting, CaptureError, Options, TapChoice, TimeSequence, account_each, plot,
 };
 
+use fathometer_model::Bytes;
 use serde::Serialize;
 
 use super::Failure;
+use crate::tap_file::TapFile;
 
 /// Connections drawn into one graph: the first of the capture.
 const DRAWN: usize = 256;
@@ -26,7 +29,7 @@ const DRAWN: usize = 256;
                         came before that place."
 )]
 pub struct TraceArguments {
-    /// The capture, in pcap or pcapng; - reads it from stdin
+    /// The capture, in pcap or pcapng, also compressed by gzip or zstd; - reads it from stdin
     file: PathBuf,
     /// Print everything as JSON, connection by connection
     #[arg(long)]
@@ -35,12 +38,20 @@ pub struct TraceArguments {
     /// those of the interface of this name
     #[arg(long, default_value = "client", value_name = "client|server|all|NAME")]
     tap: String,
+    /// Memory that the accounting takes at most; K, M, G and T are powers of 1024. A connection takes some
+    /// 250 bytes
+    #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = super::unpack::size)]
+    memory: u64,
     /// Also print a line for each connection
     #[arg(long)]
     connections: bool,
     /// Also draw a time-sequence graph of the first connections into this file, as SVG
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Also write the packets of the tap that counts into this file, as pcapng. Wireshark takes a packet that
+    /// passes two taps for two: of a capture of several, open one at a time
+    #[arg(long, value_name = "FILE.pcapng")]
+    write: Option<PathBuf>,
 }
 
 /// What `--json` prints.
@@ -81,18 +92,34 @@ impl TraceArguments {
                 Ok(taps) => taps,
                 Err(never) => match never {},
             },
+            memory: Bytes(self.memory),
             time_sequences: if self.plot.is_some() { DRAWN } else { 0 },
             ..Options::default()
         };
+        let mut extracted = match &self.write {
+            Some(file) => Some(extract(file, &self.file, options.taps.clone())?),
+            None => None,
+        };
+        let each = |record: &Record<'_>| {
+            if let Some(file) = &mut extracted {
+                file.packet(record);
+            }
+        };
         let result = if self.is_stdin() {
-            account_with_sequences(io::stdin().lock(), &options)
+            account_each(io::stdin().lock(), &options, each)
         } else {
-            account_with_sequences(open(&self.file)?, &options)
+            account_each(open(&self.file)?, &options, each)
         };
         let (accounting, sequences) = result.map_err(|error| failure(&self.name(), &error))?;
         let interfaces = &accounting.interfaces;
         if !interfaces.is_empty() && !interfaces.iter().any(|interface| interface.counted) {
             return Err(self.missing_interface(&accounting));
+        }
+        if let (Some(extracted), Some(file)) = (extracted, &self.write) {
+            let packets = extracted
+                .finish()
+                .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
+            eprintln!("written: {}, {packets} packets", file.display());
         }
         Ok((accounting, sequences))
     }
@@ -145,6 +172,21 @@ impl TraceArguments {
             false => self.file.display().to_string(),
         }
     }
+}
+
+/// Begins the capture that `--write` asks for.
+fn extract(file: &Path, from: &Path, taps: TapChoice) -> Result<TapFile, Failure> {
+    if let (Ok(one), Ok(other)) = (file.canonicalize(), from.canonicalize())
+        && one == other
+    {
+        return Err(format!(
+            "{} is the capture that is read: name another file to write to",
+            file.display()
+        )
+        .into());
+    }
+    let begun = TapFile::create(file, taps);
+    begun.map_err(|error| format!("failed to write {}: {error}", file.display()).into())
 }
 
 fn open(file: &Path) -> Result<impl Read + use<>, Failure> {
@@ -234,6 +276,28 @@ mod tests {
         assert_eq!(value["metrics"]["packets"], 4.0);
         assert_eq!(value["classes"]["syn"], 1);
         assert_eq!(value["connections"][0]["server"], "10.0.0.2:80");
+    }
+
+    #[test]
+    fn one_tap_is_written_into_a_capture_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page.pcapng");
+        let client = folder.path().join("client.pcapng");
+        fs::write(&file, capture()).unwrap();
+        let (file, client) = (file.to_str().unwrap(), client.to_str().unwrap());
+        let of_all = printed(&arguments(&[file, "--tap", "client", "--write", client]));
+        // Every interface of it, and nothing of the others.
+        let alone = printed(&arguments(&[client, "--tap", "all"]));
+        assert!(
+            alone.contains("counted: client.tx (3), client.rx (1)"),
+            "{alone}"
+        );
+        assert!(!alone.contains("not counted"), "{alone}");
+        let packets = |text: &str| text[text.find("packets ").unwrap()..][..400].to_owned();
+        assert_eq!(packets(&alone), packets(&of_all));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        let itself = arguments(&[file, "--write", file]).account().unwrap_err();
+        assert!(itself.to_string().contains("name another file"), "{itself}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use fathometer_sys::Interrupt;
 use serde_json::json;
 
 use super::Failure;
-use crate::package::extract::Target;
+use crate::package::extract::{Bounds, Target};
 use crate::package::progress::{All, Progress};
 use crate::package::unpack::{self, Extractor, Held, Sink};
 use crate::package::{Flow, PackageError};
@@ -42,9 +42,37 @@ pub struct UnpackArguments {
     /// Overwrite files that exist, but for those that this package brought
     #[arg(short, long, conflicts_with = "list")]
     force: bool,
+    /// Stop before all files together take more bytes than this; K, M, G and T are powers of 1024
+    #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = size, conflicts_with = "list")]
+    max_size: u64,
+    /// Stop before the decoded files take more than this many times their bytes in the package
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        default_value_t = Bounds::default().ratio,
+        conflicts_with = "list"
+    )]
+    max_ratio: u64,
     /// Print as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A number of bytes, with a suffix or without.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        Some(b'T' | b't') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| {
+        format!("{text:?} is not a size: write a number of bytes, or 500M, 64G, 1T")
+    })?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text} is more than can be counted"))
 }
 
 /// Unpacks or lists. Exit code 1 when the package is not whole, with what was whole done.
@@ -68,7 +96,10 @@ fn extract(
 ) -> Result<ExitCode, Failure> {
     let folder = &arguments.folder;
     let mut progress = Progress::new("unpacked", all);
-    let target = Target::open(folder, arguments.force)?;
+    let target = Target::open(folder, arguments.force)?.within(Bounds {
+        total: arguments.max_size,
+        ratio: arguments.max_ratio,
+    });
     let mut extractor = Extractor::new(match arguments.decode {
         true => target.decoding(),
         false => target,

@@ -224,16 +224,18 @@ impl Worker<'_> {
             false => failure,
         };
         self.roll();
-        self.tally.failed(exchange, Some(failure), self.now);
+        self.tally
+            .failed(exchange, Some(failure), received, self.now);
         self.record(place, exchange, received, Outcome::Failed(failure));
         self.resolved(exchange, false);
     }
 
     /// Fails an exchange that no connection could be had for.
     pub(super) fn fail_unsent(&mut self, exchange: &Exchange, failure: Failure) {
-        self.tally.failed(exchange, Some(failure), self.now);
-        let user = self.users[exchange.user as usize].number as u32;
         let nothing = Received::default();
+        self.tally
+            .failed(exchange, Some(failure), &nothing, self.now);
+        let user = self.users[exchange.user as usize].number as u32;
         let outcome = Outcome::Failed(failure);
         self.tally
             .row(exchange, user, u32::MAX, &nothing, outcome, self.now);

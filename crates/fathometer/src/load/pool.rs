@@ -345,9 +345,9 @@ impl Worker<'_> {
             let target = self.shared.plan.pages.get(page).members[0].0;
             let exchange = Exchange::planned(planned, 0, page.0, 0, target);
             self.tally.planned(planned, true);
-            self.tally.failed(&exchange, None, self.now);
-            let outcome = Outcome::Failed(Failure::LocalAbort);
             let nothing = Received::default();
+            self.tally.failed(&exchange, None, &nothing, self.now);
+            let outcome = Outcome::Failed(Failure::LocalAbort);
             self.tally.row(
                 &exchange,
                 number as u32,

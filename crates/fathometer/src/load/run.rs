@@ -574,6 +574,7 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
         response_fields,
         response_bodies,
         content,
+        failed_responses,
     } = from.octets;
     to.octets.request_heads += request_heads;
     to.octets.request_bodies += request_bodies;
@@ -582,6 +583,7 @@ fn merge_window(to: &mut Window, from: &WindowTally) {
     to.octets.response_fields += response_fields;
     to.octets.response_bodies += response_bodies;
     to.octets.content += content;
+    to.octets.failed_responses += failed_responses;
     let Latency {
         corrected,
         uncorrected,

@@ -9,7 +9,7 @@ use fathometer_analysis::load::{
     Connections, Counts, Datagrams, Distribution, Ended, Handshakes, Latency, Octets,
 };
 use fathometer_http::client::Received;
-use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome};
+use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome, TestPhase};
 
 use super::frames::FrameTally;
 use super::recorder::Rows;
@@ -421,12 +421,20 @@ impl Tally {
     }
 
     /// An exchange failed, or (with no failure) is still under way when the test is over.
-    pub(super) fn failed(&mut self, exchange: &Exchange, failure: Option<Failure>, now: u64) {
+    /// `received` is what came of its response until then.
+    pub(super) fn failed(
+        &mut self,
+        exchange: &Exchange,
+        failure: Option<Failure>,
+        received: &Received,
+        now: u64,
+    ) {
         let corrected = nanos(now.saturating_sub(exchange.planned));
         let place = self.edges.window(now);
         let window = &mut self.windows[self.edges.window(exchange.planned)];
         window.latency.corrected.record(corrected);
         window.latency.failed.record(corrected);
+        window.octets.failed_responses += received.head + received.body;
         if exchange.sent > 0 {
             let uncorrected = nanos(now.saturating_sub(exchange.sent));
             window.latency.uncorrected.record(uncorrected);
@@ -509,6 +517,8 @@ impl Tally {
                 request_body: exchange.content,
                 response_head: received.head.0 as u32,
                 response_body: received.body.0,
+                phase: TestPhase::ALL[self.edges.window(exchange.planned)],
+                measured_from: self.edges.measured,
             });
         }
     }

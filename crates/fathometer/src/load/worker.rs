@@ -384,9 +384,9 @@ impl<'a> Worker<'a> {
         }
         for (exchange, connection) in left {
             let user = user_numbers(self, &exchange);
-            self.tally.failed(&exchange, None, now);
-            let outcome = Outcome::Failed(Failure::LocalAbort);
             let nothing = Received::default();
+            self.tally.failed(&exchange, None, &nothing, now);
+            let outcome = Outcome::Failed(Failure::LocalAbort);
             self.tally
                 .row(&exchange, user, connection, &nothing, outcome, now);
         }

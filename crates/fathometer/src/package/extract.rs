@@ -9,6 +9,7 @@
 //! taken off, or a coded file and one that is called as that would be. The first of them stays, whether
 //! files that were there before are overwritten or not.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use fathometer_http::package::Entry;
-use fathometer_model::ContentCoding;
+use fathometer_model::{Bytes, ContentCoding};
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens,
@@ -37,6 +38,60 @@ const DECODED_AT_ONCE: usize = 4 * 1024;
 
 /// Files that are larger are not begun where they could not end.
 const LOOK_BEFORE: u64 = 64 * 1024;
+
+/// Bytes that may always be written, whatever the ratio: a small file may be of one byte only.
+const ALWAYS: u64 = 16 << 20;
+
+/// How much may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of all files together.
+    pub total: u64,
+    /// How many times the bytes of the package's content.
+    pub ratio: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            total: 64 << 30,
+            ratio: 100,
+        }
+    }
+}
+
+/// What was written of what may be.
+#[derive(Debug)]
+struct Budget {
+    bounds: Bounds,
+    read: Cell<u64>,
+    written: Cell<u64>,
+}
+
+impl Budget {
+    /// Notes what came, before it is decoded.
+    fn reads(&self, length: usize) {
+        self.read.set(self.read.get() + length as u64);
+    }
+
+    /// Notes what is about to be written, unless it is too much.
+    fn writes(&self, length: usize, path: &Path) -> Result<(), PackageError> {
+        let written = self.written.get() + length as u64;
+        self.written.set(written);
+        let Bounds { total, ratio } = self.bounds;
+        let why = if written > total {
+            format!("the files take more than {} (--max-size)", Bytes(total))
+        } else if written > ALWAYS.max(self.read.get().saturating_mul(ratio)) {
+            format!(
+                "decoded, the files take more than {ratio} times their bytes in the package (--max-ratio)"
+            )
+        } else {
+            return Ok(());
+        };
+        let path = path.to_owned();
+        Err(PackageError::Expands { path, why })
+    }
+}
 
 /// A folder that files are written below.
 #[derive(Debug)]
@@ -55,6 +110,7 @@ pub struct Target {
     hashing: RandomState,
     /// Whether content codings are taken off.
     decode: bool,
+    budget: Rc<Budget>,
 }
 
 /// A file that is not whole yet. Dropped, it leaves nothing.
@@ -70,6 +126,7 @@ pub struct Growing {
     hash: u64,
     coding: Decoder,
     renamed: bool,
+    budget: Rc<Budget>,
 }
 
 /// What takes a content coding off. What it gives is written to the file and taken out of it at once.
@@ -97,7 +154,22 @@ impl Target {
             written: HashSet::new(),
             hashing: RandomState::new(),
             decode: false,
+            budget: Rc::new(Budget {
+                bounds: Bounds::default(),
+                read: Cell::new(0),
+                written: Cell::new(0),
+            }),
         })
+    }
+
+    /// Writes no more than this.
+    pub fn within(mut self, bounds: Bounds) -> Target {
+        self.budget = Rc::new(Budget {
+            bounds,
+            read: Cell::new(0),
+            written: Cell::new(0),
+        });
+        self
     }
 
     /// Takes content codings off, so that files have the names that they have without.
@@ -153,6 +225,7 @@ impl Target {
                 Some(ContentCoding::Deflate) => Decoder::Deflate(ZlibDecoder::new(Vec::new())),
             },
             renamed: false,
+            budget: Rc::clone(&self.budget),
         })
     }
 
@@ -290,10 +363,17 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
 impl Growing {
     /// Appends to its content.
     pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
+        self.budget.reads(octets.len());
+        self.put(octets)
+    }
+
+    /// Writes, by way of the coding.
+    fn put(&mut self, octets: &[u8]) -> Result<(), PackageError> {
         // As few at a time as keep what comes of them small.
         for part in octets.chunks(DECODED_AT_ONCE) {
             let decoded = match &mut self.coding {
                 Decoder::None => {
+                    self.budget.writes(octets.len(), &self.path)?;
                     return self
                         .file
                         .write_all(octets)
@@ -303,6 +383,7 @@ impl Growing {
                 Decoder::Deflate(decoder) => decoder.write_all(part).map(|()| decoder.get_mut()),
             };
             let decoded = decoded.map_err(PackageError::system("decode", &self.path))?;
+            self.budget.writes(decoded.len(), &self.path)?;
             self.file
                 .write_all(decoded)
                 .map_err(PackageError::system("write", &self.path))?;
@@ -319,7 +400,7 @@ impl Growing {
             Decoder::Deflate(decoder) => decoder.finish(),
         };
         let rest = rest.map_err(PackageError::system("decode", &self.path))?;
-        self.write(&rest)
+        self.put(&rest)
     }
 }
 

@@ -66,6 +66,14 @@ pub enum PackageError {
     /// There is something already where a file is to be written.
     #[error("{path} exists: give another folder, or --force to overwrite", path = .0.display())]
     Exists(PathBuf),
+    /// What is written is more than may be: the package is a bomb, or larger than expected.
+    #[error("{path} is left out, and all behind it: {why}", path = .path.display())]
+    Expands {
+        /// The file that was being written.
+        path: PathBuf,
+        /// Which bound, and the option that moves it.
+        why: String,
+    },
     /// Two files of the package belong to the same place.
     #[error(
         "the package has two files for {path}: {name:?} is left out, and all behind it", path = .path.display()

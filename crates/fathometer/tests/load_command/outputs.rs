@@ -171,6 +171,139 @@ fn every_file_is_saved_and_read_by_others() {
     assert_eq!(names.len(), paths.len() + 1, "{names:?}");
 }
 
+/// One load with a warm-up, errors by status and responses that break off: every format says the same of it.
+#[test]
+fn all_formats_agree_on_one_load() {
+    let server = Server::start(|seen| match seen.path.as_str() {
+        "/small.html" => Answer::Whole(100),
+        "/large.html" => Answer::Whole(20_000),
+        // A response that breaks off: its head, and a third of its content.
+        "/cut.html" => {
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n";
+            Answer::Last([&head[..], &[b'x'; 3_000]].concat())
+        }
+        _ => Answer::Status(404),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let list = "/small.html 5 #100\n/large.html 3 #20000\n/missing.html 1 #50\n/cut.html 1 #9000\n";
+    let workload = format!("webstone:{}", written(&folder, "list", list));
+    let names = ["it.json", "it.csv", "it.hlog", "it.prom", "it.parquet"];
+    let paths = names.map(|name| folder.path().join(name).display().to_string());
+    let mut arguments = vec!["--workload", &workload, "-c", "4", "-d", "600ms"];
+    arguments.extend(["--warm-up", "300ms"]);
+    arguments.extend(paths.iter().flat_map(|path| ["--save", path]));
+    let ended = load(&format!("http://{}/", server.address), &arguments);
+    assert!(matches!(ended.code, Some(0 | 3 | 4)), "{}", ended.err);
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+
+    let json: Value = serde_json::from_str(&read("it.json")).unwrap();
+    let measured = &json["measured"];
+    let number = |value: &Value| value.as_u64().unwrap();
+    let completed = number(&measured["counts"]["completed"]);
+    let failures = measured["counts"]["failures"].as_object().unwrap();
+    let failed: u64 = failures.values().map(number).sum();
+    let octets = &measured["octets"];
+    assert!(completed > 50 && failed > 5, "{completed} {failed}");
+
+    // Rows: the phase tells which of them the summary is about, and so does the time since it began.
+    let rows = parquet_rows(&folder.path().join("it.parquet"));
+    let long = |row: &BTreeMap<String, Field>, name: &str| match row[name] {
+        Field::Long(value) => value,
+        ref other => panic!("{name}: {other:?}"),
+    };
+    let is = |row: &BTreeMap<String, Field>, name: &str, word: &str| {
+        row[name] == Field::Str(word.to_owned())
+    };
+    for row in &rows {
+        let since = long(row, "since_measured_ns");
+        assert_eq!(is(row, "phase", "warm-up"), since < 0, "{row:?}");
+        assert!(is(row, "phase", "drain") || since < 600_000_000, "{row:?}");
+    }
+    assert!(rows.iter().any(|row| is(row, "phase", "warm-up")));
+    let rows: Vec<_> = rows
+        .iter()
+        .filter(|row| is(row, "phase", "measured") && !is(row, "outcome", "retried"))
+        .collect();
+    let whole: Vec<_> = rows
+        .iter()
+        .filter(|row| is(row, "outcome", "complete"))
+        .collect();
+    assert_eq!(whole.len() as u64, completed);
+    let of_status = |status: &str| {
+        let found = whole
+            .iter()
+            .filter(|row| row["status"].to_string() == status);
+        found.count() as u64
+    };
+    let bytes = |rows: &mut dyn Iterator<Item = &&BTreeMap<String, Field>>, name: &str| -> u64 {
+        rows.map(|row| long(row, name) as u64).sum()
+    };
+    let heads = bytes(&mut whole.iter().copied(), "response_head_bytes");
+    let bodies = bytes(&mut whole.iter().copied(), "response_body_bytes");
+    let mut broken = rows.iter().filter(|row| !is(row, "outcome", "complete"));
+    let broken: Vec<_> = broken.by_ref().collect();
+    let partial = bytes(&mut broken.iter().copied(), "response_head_bytes")
+        + bytes(&mut broken.iter().copied(), "response_body_bytes");
+    assert_eq!(heads, number(&octets["response_heads_bytes"]));
+    assert_eq!(bodies, number(&octets["response_bodies_bytes"]));
+    assert_eq!(partial, number(&octets["failed_responses_bytes"]));
+    assert!(partial >= failed * 3_000, "{partial} of {failed}");
+    let statuses = &measured["counts"]["statuses"];
+    assert_eq!(of_status("404"), number(&statuses["404"]));
+    assert_eq!(of_status("200"), number(&statuses["200"]));
+
+    let csv = read("it.csv");
+    let figure = |name: &str| -> u64 {
+        let line = csv
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name},")));
+        line.unwrap().split(',').next().unwrap().parse().unwrap()
+    };
+    assert_eq!(figure("measured.counts.completed"), completed);
+    assert_eq!(figure("measured.octets.response_bodies_bytes"), bodies);
+    assert_eq!(figure("measured.octets.failed_responses_bytes"), partial);
+
+    let samples = samples(&read("it.prom"));
+    let sum = |words: &[&str]| -> u64 {
+        let found = samples.iter();
+        let found = found.filter(|(name, _)| words.iter().all(|word| name.contains(word)));
+        found.map(|(_, value)| *value as u64).sum()
+    };
+    let part = |part: &str| {
+        let part = format!("part=\"{part}\"");
+        sum(&["bytes_total{", "direction=\"response\"", &part])
+    };
+    assert_eq!(
+        (part("head"), part("body"), part("failed")),
+        (heads, bodies, partial)
+    );
+    assert_eq!(sum(&["\"404\""]), of_status("404"));
+
+    // Failed exchanges are in the latencies, too.
+    let histograms = histograms(read("it.hlog").as_bytes());
+    let all = number(&measured["phases"]["corrected"]["count"]);
+    assert_eq!(histograms["corrected"].len(), all);
+    let latencies = rows
+        .iter()
+        .map(|row| long(row, "last_byte_ns") - long(row, "planned_ns"));
+    let mut latencies: Vec<i64> = latencies.collect();
+    latencies.sort_unstable();
+    assert_eq!(latencies.len() as u64, all);
+    for quantile in [0.5, 0.9, 0.99] {
+        let rank = (quantile * all as f64).ceil() as usize - 1;
+        let (exact, of_log) = (
+            latencies[rank],
+            histograms["corrected"].value_at_quantile(quantile),
+        );
+        let apart = (of_log as f64 / exact as f64 - 1.0).abs();
+        assert!(apart < 0.002, "{quantile}: {of_log} for {exact}");
+        let name = format!("p{}_ms", quantile * 100.0);
+        let told = measured["phases"]["corrected"][&name].as_f64().unwrap() * 1e6;
+        let apart = (told / exact as f64 - 1.0).abs();
+        assert!(apart < 0.002, "{name}: {told} for {exact}");
+    }
+}
+
 /// Reads a summary as what the schema is made of, which knows no further members; and has it judged
 /// by others, too, where they are.
 fn judged(json: &str, file: &Path) -> Summary {

@@ -59,6 +59,42 @@ fn names_that_climb_when_they_are_decoded_write_nothing() {
 }
 
 #[test]
+fn a_package_that_expands_beyond_bounds_is_left_at_them() {
+    let place = Place::new();
+    place.write("in/a.txt", b"first");
+    place.write("in/zeros.txt", vec![0; 40 << 20]);
+    place
+        .run(&["pack", "in", "-o", "x.objp", "--coding", "gzip"])
+        .done();
+    let size = fs::metadata(place.path("x.objp")).unwrap().len();
+    assert!(size < 100_000, "{size}");
+    let bounds: [(&[&str], &str); 2] = [
+        (
+            &["--decode"],
+            "100 times their bytes in the package (--max-ratio)",
+        ),
+        (
+            &["--decode", "--max-ratio", "5000", "--max-size", "30M"],
+            "(--max-size)",
+        ),
+    ];
+    for (n, (options, told)) in bounds.into_iter().enumerate() {
+        let out = format!("out{n}");
+        let unpacked = place.run(&[&["unpack", "x.objp", &out], options].concat());
+        unpacked.failed(&[told, "zeros.txt is left out", "whole before that: 1 file"]);
+        assert_eq!(place.tree(&out).len(), 1);
+    }
+    place
+        .run(&["unpack", "x.objp", "out", "--decode", "--max-ratio", "5000"])
+        .done();
+    place.run(&["unpack", "x.objp", "coded"]).done();
+    assert_eq!(
+        fs::metadata(place.path("out/zeros.txt")).unwrap().len(),
+        40 << 20
+    );
+}
+
+#[test]
 fn a_package_that_breaks_off_anywhere_leaves_what_was_whole() {
     let files: [(&str, &[u8]); 3] = [("a/one", &[1; 300]), ("b", b""), ("c", &[3; 200])];
     for version in [Version::One, Version::Two] {

@@ -112,7 +112,7 @@ pub struct PageList {
     /// What a bundle of them is asked for with: the target of the folder that holds them.
     pub folder: String,
     /// Their targets, which are asked for in this order. Those beyond
-    /// [`MOST_FILES`](super::MOST_FILES) are left out.
+    /// [`MOST_FILES`](super::MOST_FILES) are left out and counted.
     pub files: Vec<String>,
 }
 

@@ -27,6 +27,7 @@ impl PageDriver {
             return self.want_unasked(item, kind, named_by, now);
         }
         if self.items.len() > super::MOST_FILES {
+            self.counters.references_left_out += 1;
             return;
         }
         let item = self.add(target, kind, named_by, now);

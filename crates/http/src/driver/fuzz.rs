@@ -256,7 +256,7 @@ fn check(retrieval: &Retrieval, sent: u64) {
         assert!(!begun || exchange.sent.is_some() && exchange.sent <= exchange.first_byte);
         assert!(exchange.outcome != Outcome::Complete || exchange.last_byte.is_some());
     }
-    let whole = retrieval.failures.is_empty();
+    let whole = retrieval.failures.is_empty() && retrieval.counters.references_left_out == 0;
     assert_eq!(whole, retrieval.milestones.page_complete.is_some());
     assert!(retrieval.files.is_sorted_by_key(|file| file.usable));
     let mut usable = BTreeSet::new();

@@ -108,5 +108,6 @@ pub use policy::{
 };
 pub use retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
 
-/// The most files of one page that are fetched; references beyond are ignored.
+/// The most files of one page that are fetched. References beyond are counted in
+/// [`Counters::references_left_out`], and the page is then not complete.
 pub const MOST_FILES: usize = 4096;

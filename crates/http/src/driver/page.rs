@@ -430,7 +430,8 @@ impl PageDriver {
             return false;
         }
         self.page_end.get_or_insert(now);
-        if self.failures.is_empty() && self.milestones.page_complete.is_none() {
+        let is_whole = self.failures.is_empty() && self.counters.references_left_out == 0;
+        if is_whole && self.milestones.page_complete.is_none() {
             self.milestones.page_complete = Some(now);
             self.octets.page_complete = Some(self.octets.received);
         }

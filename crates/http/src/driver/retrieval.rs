@@ -76,7 +76,7 @@ pub struct Milestones {
     /// style sheets, scripts that hold up the document, fonts.
     pub critical_complete: Option<Instant>,
     /// Every file was read whole or found current, and every script executed. Where files come in a
-    /// bundle, that was at its end as well.
+    /// bundle, that was at its end as well. `None` where references were left out.
     pub page_complete: Option<Instant>,
 }
 
@@ -114,6 +114,8 @@ pub struct Counters {
     pub responses_lost: u32,
     /// References to other origins, which were not followed.
     pub references_elsewhere: u32,
+    /// References to files beyond [`MOST_FILES`](super::MOST_FILES), which were not followed.
+    pub references_left_out: u32,
     /// Files that were asked for because of a preload, before anything else named them.
     pub preloads: u32,
     /// Pushes that the server promised.

@@ -253,6 +253,10 @@ pub struct OctetsSummary {
     pub response_bodies_bytes: u64,
     /// Response content without its transfer coding.
     pub content_bytes: u64,
+    /// Responses of exchanges that failed, as far as they came, heads and content as transferred; in none of the
+    /// other figures.
+    #[serde(default)]
+    pub failed_responses_bytes: u64,
 }
 
 /// Rates over a window's length; `null` when it has none.

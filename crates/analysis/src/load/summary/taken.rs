@@ -220,6 +220,7 @@ fn octets(octets: &Octets) -> OctetsSummary {
         response_savings_share: octets.savings().map(|(_, responses)| responses),
         response_bodies_bytes: octets.response_bodies.0,
         content_bytes: octets.content.0,
+        failed_responses_bytes: octets.failed_responses.0,
     }
 }
 

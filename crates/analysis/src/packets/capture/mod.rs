@@ -5,18 +5,23 @@
 //! that ends early or is broken inside gives every packet before that place, and
 //! [`Capture::integrity`] then says where and what. Nothing here interprets a packet.
 //!
+//! Files compressed by gzip or zstd are decompressed as they are read; places in them are those of the capture as it was
+//! before.
+//!
 //! Formats: `draft-ietf-opsawg-pcap` (both byte orders, microseconds and nanoseconds) and
 //! `draft-ietf-opsawg-pcapng` (both byte orders, several sections, any time resolution and offset).
 
 mod pcap;
 mod pcapng;
+mod source;
 mod window;
 
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 
 use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
+use self::source::Source;
 use self::window::Window;
 
 /// The largest block or packet record that is read into memory; real ones are far smaller.
@@ -37,7 +42,7 @@ pub enum CaptureError {
         /// The first octets, in hexadecimal.
         beginning: String,
     },
-    /// The file is compressed.
+    /// The file is compressed, in a way that is not undone here.
     #[error("the capture is compressed with {with}: decompress it first (or pipe it in as -)")]
     Compressed {
         /// The compressor's name.
@@ -198,9 +203,9 @@ pub enum Format {
 /// }
 /// # Ok::<(), fathometer_analysis::packets::capture::CaptureError>(())
 /// ```
-#[derive(Debug)]
-pub struct Capture<R> {
-    window: Window<R>,
+pub struct Capture<R: Read> {
+    window: Window<Source<R>>,
+    compression: Option<&'static str>,
     interfaces: Vec<Interface>,
     integrity: Integrity,
     finished: bool,
@@ -240,7 +245,9 @@ enum Step {
 impl<R: Read> Capture<R> {
     /// Recognises the format and reads the file's header.
     pub fn open(reader: R) -> Result<Capture<R>, CaptureError> {
-        let mut window = Window::new(reader);
+        let source = Source::open(reader)?;
+        let compression = source.compression();
+        let mut window = Window::new(source);
         if !fill(&mut window, 4)? {
             let beginning = window.octets();
             return Err(match beginning {
@@ -265,9 +272,6 @@ impl<R: Read> Capture<R> {
                 interfaces.push(interface);
                 Dialect::Pcap(state)
             }
-            [0x1f, 0x8b, ..] => return Err(CaptureError::Compressed { with: "gzip" }),
-            [0x28, 0xb5, 0x2f, 0xfd] => return Err(CaptureError::Compressed { with: "zstd" }),
-            [0xfd, b'7', b'z', b'X'] => return Err(CaptureError::Compressed { with: "xz" }),
             _ => {
                 // As many as are quoted, whatever the first read happened to give.
                 fill(&mut window, QUOTED)?;
@@ -276,6 +280,7 @@ impl<R: Read> Capture<R> {
         };
         Ok(Capture {
             window,
+            compression,
             interfaces,
             integrity: Integrity::Whole,
             finished: false,
@@ -294,11 +299,19 @@ impl<R: Read> Capture<R> {
         let step = match &mut self.dialect {
             Dialect::Pcap(state) => state.step(&mut self.window, &self.interfaces),
             Dialect::Pcapng(state) => state.step(&mut self.window, &mut self.interfaces),
-        }
-        .map_err(|source| CaptureError::Io {
-            offset: self.window.offset(),
-            source,
-        })?;
+        };
+        let step = match (step, self.compression) {
+            (Ok(step), _) => step,
+            // What came before is as good as in a file that was not compressed.
+            (Err(error), Some(_)) if error.kind() == ErrorKind::UnexpectedEof => Step::Truncated,
+            (Err(error), Some(with)) if error.kind() == ErrorKind::InvalidData => {
+                Step::Damaged(format!("its {with} stream is damaged ({error})"))
+            }
+            (Err(source), _) => {
+                let offset = self.window.offset();
+                return Err(CaptureError::Io { offset, source });
+            }
+        };
         let offset = self.window.offset();
         match step {
             Step::Packet(found) => {
@@ -396,10 +409,14 @@ impl Resolution {
     }
 }
 
-fn fill<R: Read>(window: &mut Window<R>, wanted: usize) -> Result<bool, CaptureError> {
-    window.fill(wanted).map_err(|source| CaptureError::Io {
-        offset: window.offset(),
-        source,
+fn fill<R: Read>(window: &mut Window<Source<R>>, wanted: usize) -> Result<bool, CaptureError> {
+    let offset = window.offset();
+    window.fill(wanted).map_err(|source| match source.kind() {
+        ErrorKind::UnexpectedEof | ErrorKind::InvalidData => CaptureError::Header {
+            offset,
+            what: format!("the compressed file is cut short or damaged ({source})"),
+        },
+        _ => CaptureError::Io { offset, source },
     })
 }
 

@@ -280,12 +280,82 @@ fn what_is_no_capture_is_refused_with_its_beginning() {
     let error = |octets: &[u8]| Capture::open(octets).err().unwrap().to_string();
     assert_eq!(error(b""), "the file is empty");
     assert!(error(b"GET / HTTP/1.0").contains("47 45 54 20"));
-    assert!(error(&[0x1f, 0x8b, 8, 0]).contains("gzip"));
+    assert!(error(&[0x1f, 0x8b, 8, 0]).contains("compressed file is cut short"));
+    assert!(error(b"\xfd7zXZ\0").contains("xz"));
     assert!(error(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).contains("octet 6"));
     assert!(
         error(&[[0xd4, 0xc3, 0xb2, 0xa1, 9, 0].as_slice(), &[0; 18]].concat())
             .contains("version 9")
     );
+}
+
+fn gzipped(octets: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(octets).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstandard(octets: &[u8]) -> Vec<u8> {
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    ruzstd::encoding::compress_to_vec(octets, level)
+}
+
+/// Packets that do not compress to nothing.
+fn many() -> Vec<u8> {
+    let mut writer = CaptureWriter::pcapng(&[("eth0", 101)]);
+    let mut state = 1u32;
+    for n in 0..3_000 {
+        let packet: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(100)
+        .collect();
+        writer.packet(0, n, &packet, None);
+    }
+    writer.into_octets()
+}
+
+#[test]
+fn compressed_captures_are_read_as_they_were() {
+    let octets = many();
+    let plain = read(&octets);
+    let half = octets.len() / 2;
+    let skippable = [
+        &[0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 9, 9, 9][..],
+        &zstandard(&octets),
+    ];
+    let captures = [
+        gzipped(&octets),
+        // Of several members, or frames.
+        [gzipped(&octets[..half]), gzipped(&octets[half..])].concat(),
+        zstandard(&octets),
+        [zstandard(&octets[..half]), zstandard(&octets[half..])].concat(),
+        skippable.concat(),
+    ];
+    for capture in captures {
+        let compressed = read(&capture);
+        assert_eq!(compressed.1, Integrity::Whole);
+        assert!(compressed == plain);
+        // Cut: what was whole, and where it ends.
+        let (seen, integrity, _) = read(&capture[..capture.len() * 2 / 3]);
+        assert!(
+            matches!(integrity, Integrity::Truncated { .. }),
+            "{integrity:?}"
+        );
+        assert!((700..2_900).contains(&seen.len()), "{}", seen.len());
+        assert_eq!(seen[..], plain.0[..seen.len()]);
+    }
+    let mut damaged = gzipped(&octets);
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 64].fill(0x55);
+    let (seen, integrity, _) = read(&damaged);
+    assert!(
+        matches!(integrity, Integrity::Damaged { .. }),
+        "{integrity:?}"
+    );
+    assert!(seen.len() > 500, "{}", seen.len());
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub mod site;
 mod storage;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -44,6 +45,7 @@ use crate::lab::{Host, Lab, Side};
 use crate::run_folder::{WriteError, write_lines};
 use crate::server::definition::Definition;
 use crate::server::{Access, Credentials, Installed};
+use crate::tap_file::TapFile;
 use crate::wire::WireOptions;
 
 /// A gap on a connection that a delayed acknowledgement ends is a stall from here on: Linux delays
@@ -120,7 +122,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         .seed
         .stream(cell.level("path"))
         .child(u64::from(setup.replicate));
-    let capture = setup.folder.join("capture.pcapng");
+    let capture = setup.folder.join(TAPS);
     let mut options = WireOptions::new(seed);
     options.clock = clock;
     options.capture = Some(capture.clone());
@@ -298,9 +300,10 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     if accounts.is_some() {
         write_lines(&setup.folder.join("processors.ndjson"), &readings)?;
     }
-    let accounting = account(&capture)?;
-    let period = metrics::service_period(&capture, &retrieval, clock)?;
     let keeps = shared.study.captures == Captures::All || setup.replicate == 0;
+    let client = setup.folder.join(CAPTURE);
+    let accounting = account(&capture, keeps.then_some(client.as_path()))?;
+    let period = metrics::service_period(&capture, &retrieval, clock)?;
     // What cannot be judged is to be looked at.
     if !keeps && accounting.integrity == Integrity::Whole {
         std::fs::remove_file(&capture).map_err(|error| WriteError {
@@ -572,13 +575,37 @@ fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
     first
 }
 
-fn account(capture: &Path) -> Result<Accounting, ReplicateError> {
+/// The capture with the packets of all taps, for the accounting.
+const TAPS: &str = "taps.pcapng";
+/// The capture of the client's tap alone, for other programs: they take a packet that passes two taps for two.
+const CAPTURE: &str = "capture.pcapng";
+
+/// Accounts for the packets of all taps, and writes those of the client's where that is asked for.
+fn account(taps: &Path, client: Option<&Path>) -> Result<Accounting, ReplicateError> {
     let options = packets::Options {
         idle_threshold: STALL,
         ..packets::Options::default()
     };
-    packets::account_file(capture, &options).map_err(|error| ReplicateError::Capture {
-        path: capture.display().to_string(),
+    let written = |error| {
+        let path = client.unwrap_or(taps).to_owned();
+        WriteError { path, error }
+    };
+    let failed = |error| ReplicateError::Capture {
+        path: taps.display().to_string(),
         error,
-    })
+    };
+    let file = File::open(taps)
+        .map_err(|source| failed(packets::CaptureError::Io { offset: 0, source }))?;
+    let begin = |client| TapFile::create(client, options.taps.clone());
+    let mut extracted = client.map(begin).transpose().map_err(written)?;
+    let each = |record: &packets::capture::Record<'_>| {
+        if let Some(file) = &mut extracted {
+            file.packet(record);
+        }
+    };
+    let (accounting, _) = packets::account_each(file, &options, each).map_err(failed)?;
+    if let Some(file) = extracted {
+        file.finish().map_err(written)?;
+    }
+    Ok(accounting)
 }
