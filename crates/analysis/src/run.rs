@@ -9,7 +9,7 @@
 //!
 //! A run that was killed is read like any other: a truncated last line is left out and said so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -272,6 +272,8 @@ pub struct Run {
     pub plots: Vec<Plot>,
     /// What was odd about the files, a sentence each.
     pub warnings: Vec<String>,
+    /// Replicates of which an earlier attempt was invalid.
+    pub repeated: usize,
 }
 
 impl Run {
@@ -306,6 +308,7 @@ impl Run {
         }
         Ok(Run {
             folder: folder.to_owned(),
+            repeated: repeated(&records),
             info,
             cells: cells(records, &mut warnings),
             plots,
@@ -477,6 +480,19 @@ fn replicates(
         }
     }
     Ok(records)
+}
+
+/// Replicates that were recorded before, as invalid.
+fn repeated(records: &[ReplicateRecord]) -> usize {
+    let mut last: BTreeMap<(&str, &CellKey, u32), bool> = BTreeMap::new();
+    let mut repeated = BTreeSet::new();
+    for record in records {
+        let id = (record.block.as_str(), &record.cell, record.replicate);
+        if last.insert(id, record.validity.is_valid()) == Some(false) {
+            repeated.insert(id);
+        }
+    }
+    repeated.len()
 }
 
 fn cells(records: Vec<ReplicateRecord>, warnings: &mut Vec<String>) -> Vec<Cell> {

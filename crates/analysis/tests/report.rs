@@ -3,7 +3,8 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::Fixture;
 use fathometer_analysis::run::Mode;
@@ -156,4 +157,69 @@ fn the_summary_has_the_figures_for_programs() {
         "The study has one page, in one case."
     );
     assert_eq!(summary["closeness"][0]["comparisons"][0]["table"], "T8");
+}
+
+/// A page that holds the report in a window of a telephone's width, and says by how much the report is wider.
+const FRAME: &str = r#"<!doctype html><body><iframe src="report.html" width="390" height="844"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+frame.onload = () => {
+    const page = frame.contentDocument;
+    const nav = page.querySelector("nav");
+    frame.contentWindow.scrollTo(0, page.documentElement.scrollHeight);
+    const overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
+    const seen = [frame.contentWindow.innerWidth, overflow,
+        Math.round(nav.getBoundingClientRect().top)];
+    document.body.dataset.seen = seen.join(" ");
+};
+</script>"#;
+
+/// Chromium, if it is there. Unset, `FATHOMETER_REQUIRE_TOOLS` lets a test pass without.
+fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join("chromium"))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        let required = std::env::var("FATHOMETER_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
+        assert!(!required, "chromium is not installed");
+        eprintln!("not tested: chromium is not installed");
+    }
+    found
+}
+
+#[test]
+fn the_report_fits_a_telephone_and_its_navigation_stays_in_view() {
+    let Some(chromium) = chromium() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    everything(folder);
+    write_report(folder, &common::study()).unwrap();
+    fs::write(folder.join("frame.html"), FRAME).unwrap();
+    let output = Command::new(chromium)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+        ])
+        .args(["--no-first-run", "--disable-dev-shm-usage"])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .args(["--disable-sync", "--allow-file-access-from-files"])
+        .arg(format!("--user-data-dir={}", folder.join("data").display()))
+        .args(["--virtual-time-budget=60000", "--dump-dom"])
+        .arg(format!("file://{}/frame.html", folder.display()))
+        .output()
+        .unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    let seen = page
+        .split_once("data-seen=\"")
+        .and_then(|(_, rest)| rest.split_once('"'));
+    let (seen, _) = seen.unwrap_or_else(|| panic!("{page}\n{error}"));
+    // Nothing is wider than the window, and the navigation is at its upper edge.
+    assert_eq!(seen, "390 0 0");
 }

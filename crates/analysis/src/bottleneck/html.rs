@@ -3,7 +3,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::words::{elasticity, factor};
+use super::words::{covered, elasticity, factor};
 use super::{Basis, Confusion, Effect, Outcome, Ranked, Response, Suspicion, Verdict};
 use crate::statistics::Estimate;
 
@@ -121,8 +121,11 @@ fn elasticities(varied: &[&Ranked]) -> Markup {
             }
         }
         p.remark {
-            "1 is in proportion, 0 not at all: relief is more of a limit, and of the round trip less. \
-             A line is a 95 % bootstrap interval over replicates, paired by their random numbers."
+            "1 is in proportion, 0 not at all: relief is more of a limit, and of the round trip less. "
+            @if let Some(covered) = covered(varied) {
+                "A line is a bootstrap interval over replicates, paired by their random numbers; it covers "
+                (covered) "."
+            }
         }
     }
 }

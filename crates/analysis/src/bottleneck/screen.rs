@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::words::{factor, signed};
+use super::words::{covered, factor, signed};
 use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
 use crate::statistics::Estimate;
 use crate::text::{Align, Grid, columns_of, hanging};
@@ -47,13 +47,21 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
     if !varied.is_empty() {
         text.push('\n');
         text.push_str(&table(&varied, width));
-        let note = "Each limit was changed alone, n times, in turn with the load as it is; in brackets \
-                    the 95 % interval.";
+        let mut note =
+            "Each limit was changed alone, n times, in turn with the load as it is".to_owned();
+        match covered(&varied) {
+            Some(covered) => {
+                note.push_str(&format!(
+                    "; in brackets the interval, which covers {covered}."
+                ));
+            }
+            None => note.push('.'),
+        }
         let scale = " The scale is the elasticity of throughput: at 0 the limit does not matter, at 1 \
                      throughput follows it in proportion.";
         let note = match width >= ROOMY {
             true => format!("{note}{scale}"),
-            false => note.to_owned(),
+            false => note,
         };
         text.push_str(&hanging("", &note, width));
     }

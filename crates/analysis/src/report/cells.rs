@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::embed::reference;
+use super::header;
 use crate::digest::Digest;
 use crate::run::{Cell, CellState, SettingState, stays_inside};
 use crate::statistics::Summary;
@@ -21,7 +22,8 @@ pub(super) fn validity(digest: &Digest<'_>) -> Markup {
         dl.facts {
             dt { "Replicates" }
             dd {
-                (summary.replicates_valid()) " valid, " (summary.replicates_invalid) " invalid"
+                (summary.replicates_valid()) " valid, " (summary.replicates_invalid) " invalid, "
+                (summary.replicates_repeated) " repeated, as an earlier attempt was invalid"
                 @if let Some(planned) = summary.replicates_planned { ", " (planned) " planned" }
             }
             dt { "Cells" }
@@ -53,6 +55,7 @@ pub(super) fn validity(digest: &Digest<'_>) -> Markup {
             }
         }
         (left_out(digest))
+        (header::notes(digest))
     }
 }
 

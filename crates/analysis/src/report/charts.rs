@@ -69,6 +69,7 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     let lane = BAR + BAR_GAP;
     let row_height = lane * eras.len() as f64 + ROW_GAP;
     let height = TOP + row_height * rows.len() as f64 + AXIS;
+    let covered = digest.coverage_of_tables();
     let labels = label_width(rows.iter().map(String::as_str));
     let width = labels + panels.len() as f64 * (PANEL + PANEL_GAP);
     Some(html! {
@@ -78,7 +79,7 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
                 @for (index, era) in eras.iter().enumerate() {
                     span { i class={ "swatch era" (index) } {} "era " (era) }
                 }
-                span { i.whisker {} "95 % interval" }
+                @if let Some(covered) = &covered { span { i.whisker {} "interval that covers " (covered) } }
                 @if has_published { span { i.diamond {} "published" } }
             }
             div.scroll {

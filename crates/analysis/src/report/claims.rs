@@ -21,10 +21,14 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
         .collect();
     html! {
         p.lead {
-            "A claim holds when the whole 95 % interval over replicates lies in the shaded bound, in every "
+            "A claim holds when the whole interval over replicates lies in the shaded bound, in every "
             "environment; it holds weaker beyond the dashed line, where the direction is right and the "
             "amount is not."
+            @if let Some(covered) = digest.coverage_of_claims() {
+                " These intervals cover the true value " (covered) " of the time."
+            }
         }
+        @if let Some(caveat) = digest.coverage_caveat() { p.lead { (caveat) } }
         (overview(digest, &eras))
         @for claim in digest.claims.iter().filter(|claim| claim.not_tested.is_none()) {
             (one(claim, &eras))
@@ -111,7 +115,7 @@ fn one(claim: &ClaimResult, eras: &[String]) -> Markup {
             @for verdict in claim.eras.iter().filter(|verdict| !verdict.remark.is_empty()) {
                 p.remark { "era " (verdict.era) ": " (verdict.remark) "." }
             }
-            @for label in labels { (test(claim, label, eras)) }
+            @for label in labels { div.scroll { (test(claim, label, eras)) } }
         }
     }
 }

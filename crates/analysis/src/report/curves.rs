@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::svg::{Scale, label, xy};
 use crate::digest::Digest;
+use crate::statistics::coverage_text;
 use crate::sweep::{CurveResult, Line, PanelResult};
 
 const PANEL: f64 = 300.0;
@@ -35,17 +36,17 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
         .collect();
     html! {
         p.lead {
-            "Means over valid replicates, with the 95 % interval shaded where there are at least two. A ring "
+            "Means over valid replicates, with the interval shaded where there are at least two. A ring "
             "marks a line's knee. Every point stands in " a href="curves.csv" { "curves.csv" } "."
         }
-        @for curve in digest.measured_curves() { (figure(curve, name_era)) }
+        @for curve in digest.measured_curves() { (figure(curve, digest.bootstrap.level, name_era)) }
         @if !missing.is_empty() {
             p.remark { "Not measured in this run: " (missing.join(", ")) "." }
         }
     }
 }
 
-fn figure(curve: &CurveResult, name_era: bool) -> Markup {
+fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
     let panels: Vec<&PanelResult> = curve
         .panels
         .iter()
@@ -55,9 +56,9 @@ fn figure(curve: &CurveResult, name_era: bool) -> Markup {
     let columns = panels.len().min(ACROSS);
     let (step, drop) = (LEFT + PANEL + RIGHT, TOP + HEIGHT + BOTTOM);
     let (width, height) = (step * columns as f64, drop * rows as f64);
-    let has_intervals = curve
-        .points()
-        .any(|point| point.estimate.is_some_and(|e| e.interval.is_some()));
+    let estimates = curve.points().filter_map(|point| point.estimate);
+    let intervals = estimates.filter(|estimate| estimate.interval.is_some());
+    let covered = coverage_text(intervals.map(|estimate| estimate.n), level);
     html! {
         figure.chart.curve id={ (curve.id) "-" (curve.era) } {
             h3 {
@@ -73,7 +74,9 @@ fn figure(curve: &CurveResult, name_era: bool) -> Markup {
                 @for (series, place) in series(curve) {
                     span { (sample(place)) (series) }
                 }
-                @if has_intervals { span { i.swatch.reach {} "95 % interval" } }
+                @if let Some(covered) = covered {
+                    span { i.swatch.reach {} "interval that covers " (covered) }
+                }
                 @if curve.published.iter().any(|p| p.line) {
                     span { i.dashes {} "published" }
                 }

@@ -3,6 +3,7 @@
 
 use maud::{Markup, html};
 
+use super::answer;
 use crate::civil;
 use crate::claims::Verdict;
 use crate::digest::Digest;
@@ -20,6 +21,8 @@ pub(super) fn header(digest: &Digest<'_>) -> Markup {
         header {
             p.kicker { "Fathometer · " (info.study) }
             h1 { (info.title) }
+            (answer::answer(digest))
+            (tiles(digest))
             @if !about.citation.is_empty() {
                 p.paper { cite { (about.title) } ". " (about.citation) }
             }
@@ -32,7 +35,6 @@ pub(super) fn header(digest: &Digest<'_>) -> Markup {
                 }
                 ", seed " (info.seed) ", version " (info.version)
             }
-            (tiles(digest))
         }
     }
 }
@@ -46,10 +48,12 @@ fn tiles(digest: &Digest<'_>) -> Markup {
             a.tile href="#validity" {
                 b { (summary.replicates_valid()) " of " (summary.replicates) }
                 span { "replicates valid" }
-                @if let (Some(planned), false) = (summary.replicates_planned, summary.is_complete()) {
-                    small { (planned) " were planned" }
-                } @else {
-                    small { (summary.cells) " cells, " (summary.cells_invalid) " INVALID" }
+                small {
+                    @if let (Some(planned), false) = (summary.replicates_planned, summary.is_complete()) {
+                        (planned) " were planned, "
+                    }
+                    (summary.replicates_repeated) " needed repeating; "
+                    (summary.cells) " cells, " (summary.cells_invalid) " INVALID"
                 }
             }
             @if measured > 0 {
@@ -117,6 +121,13 @@ pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// What the run and its files have to say against themselves.
+pub(super) fn notes(digest: &Digest<'_>) -> Markup {
+    let info = &digest.run.info;
+    html! {
         @if !(info.notes.is_empty() && digest.run.warnings.is_empty()) {
             h3 { "Notes" }
             ul {
@@ -149,8 +160,10 @@ pub(super) fn definitions(digest: &Digest<'_>) -> Markup {
             }
         }
         p {
-            "Intervals: level " (digest.bootstrap.level) ", " (digest.bootstrap.resamples)
-            " resamples, seeded from the run's seed, so that the same records give the same intervals."
+            "Intervals: nominal level " (digest.bootstrap.level) ", " (digest.bootstrap.resamples)
+            " resamples, seeded from the run's seed, so that the same records give the same intervals. From "
+            "few replicates an interval covers less than its nominal level: about 50 % at 2, 75 % at 3, "
+            "87 % at 4, 92 % at 5 and 93 % at 6; of skewed figures up to 6 points less."
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Everything it needs is inside it, and its own content security policy forbids anything else. Only
 //! links to the run's files, which lie beside it, lead out of it.
 
+mod answer;
 mod cells;
 mod charts;
 mod claims;
@@ -107,7 +108,7 @@ struct Section {
 fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     let section = |id, title, body| Section { id, title, body };
     let study = digest.study;
-    let mut sections = vec![section("run", "What was run", header::what_was_run(digest))];
+    let mut sections = Vec::new();
     if !study.figures.is_empty() {
         sections.push(section("figures", "At a glance", charts::headline(digest)));
     }
@@ -133,14 +134,19 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     }
     sections.extend([
         section("validity", "Validity", cells::validity(digest)),
+        section("cells", "Every cell", cells::section(digest)),
+        section("definitions", "Definitions", header::definitions(digest)),
+        section("paths", "Paths", header::paths(digest)),
         section(
             "eras",
             "What the kernel was made to do",
             cells::eras(digest),
         ),
-        section("paths", "Paths", header::paths(digest)),
-        section("definitions", "Definitions", header::definitions(digest)),
-        section("cells", "Every cell", cells::section(digest)),
+        section(
+            "run",
+            "What was run, and where",
+            header::what_was_run(digest),
+        ),
     ]);
     // A run of some cells only need not have what a chart shows.
     sections.retain(|section| !section.body.0.is_empty());

@@ -10,8 +10,11 @@ pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
     html! {
         @if !digest.study.layouts.is_empty() { p.lead {
             @if !digest.study.about.columns.is_empty() { (digest.study.about.columns) ". " }
-            "Behind ours stands the longer half of the 95 % interval, where the digits "
-            "show it; behind the paper's, ours over the paper's. Figures of the paper marked " span.derived { "~" }
+            @if let Some(covered) = digest.coverage_of_tables() {
+                "Behind ours stands the longer half of the interval, which covers " (covered)
+                ", where the digits show it. "
+            }
+            "Behind the paper's stands ours over the paper's. Figures of the paper marked " span.derived { "~" }
             " are derived from what it prints. Rows in italics are not in the paper."
             @if digest.study.layouts.iter().any(|layout| layout.relative_to.is_some()) {
                 " Where a table has rel., that is a row over the one the table names, ours by ours and the "

@@ -6,13 +6,16 @@
 //!
 //! With n replicates no resample leaves the range of the sample, so whatever the method, an interval
 //! from n values covers the centre of a symmetric distribution with probability at most
-//! 1 - 2^(1-n): half at n = 2, 94 % at n = 5. Readers are told n with every interval.
+//! 1 - 2^(1-n): half at n = 2, 94 % at n = 5. Readers are told n and the coverage ([`coverage`](super::coverage)).
 
 use fathometer_model::Seed;
 use serde::{Deserialize, Serialize};
 
 use super::distributions::{normal_cdf, normal_quantile, student_t_quantile};
 use super::{mean, quantile_of_sorted};
+
+/// The nominal level of intervals, unless another is asked for.
+pub const LEVEL: f64 = 0.95;
 
 /// From `low` to `high`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -97,7 +100,7 @@ impl Bootstrap {
         Bootstrap {
             seed,
             resamples: 10_000,
-            level: 0.95,
+            level: LEVEL,
             method: IntervalMethod::default(),
         }
     }

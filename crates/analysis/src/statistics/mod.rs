@@ -7,12 +7,15 @@
 //!
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
 //! - [`Bootstrap`]: resampling, with three ways to make an interval of it
+//! - [`coverage`]: what may be claimed of an interval from few replicates
 //! - [`distributions`]: the normal and Student's t, as far as the intervals need them
 
 mod bootstrap;
+mod coverage;
 pub mod distributions;
 
-pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, Sides};
+pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, LEVEL, Sides};
+pub use coverage::{coverage, coverage_text, enough_replicates};
 
 /// What one sample looks like.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -59,7 +59,12 @@ pub fn render(digest: &Digest<'_>) -> String {
         let layouts = &digest.study.layouts;
         let is_relative = layouts.iter().any(|layout| layout.relative_to.is_some());
         let columns = &digest.study.about.columns;
-        text.push_str(&table::legend(columns, is_relative, is_quick));
+        text.push_str(&table::legend(
+            columns,
+            digest.coverage_of_tables().as_deref(),
+            is_relative,
+            is_quick,
+        ));
     }
     if digest.measured_curves().next().is_some() {
         text.push_str(&curve::legend());
@@ -226,7 +231,10 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
     for era in &eras {
         text.push_str(&format!("{:verdict_width$}", format!("era {era}")));
     }
-    text.push_str("by 95 % intervals over replicates\n");
+    text.push_str(&match digest.coverage_of_claims() {
+        Some(covered) => format!("by intervals over replicates that cover {covered}\n"),
+        None => "there are no intervals\n".to_owned(),
+    });
     let mut untested = Vec::new();
     for claim in &digest.claims {
         if claim.not_tested.is_some() {
@@ -252,6 +260,9 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
     if !untested.is_empty() {
         let list = untested.join(", ");
         text.push_str(&hanging("Not tested yet: ", &list, WIDTH));
+    }
+    if let Some(caveat) = digest.coverage_caveat() {
+        text.push_str(&hanging("", &caveat, WIDTH));
     }
     text
 }
@@ -375,10 +386,11 @@ fn validity(digest: &Digest<'_>) -> String {
         _ => String::new(),
     };
     let line = format!(
-        "{} of {} replicates valid{planned}; of {} cells {} INVALID, {} partly. Lateness of the path: \
+        "{} of {} replicates valid{planned}, {} of them repeated; of {} cells {} INVALID, {} partly. Lateness of the path: \
          worst p99 {} ms, worst packet {} ms. Packets lost that nobody asked to lose: {}.",
         summary.replicates_valid(),
         summary.replicates,
+        summary.replicates_repeated,
         summary.cells,
         summary.cells_invalid,
         summary.cells_partly_valid,

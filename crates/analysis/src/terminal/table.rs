@@ -229,10 +229,20 @@ fn brief_published(table: &TableResult, column: usize, datum: &Datum) -> String 
 }
 
 /// What the headings of a study's columns and the marks in its tables mean.
-pub(super) fn legend(columns: &str, is_relative: bool, is_quick: bool) -> String {
+///
+/// `covered` is what their intervals cover.
+pub(super) fn legend(
+    columns: &str,
+    covered: Option<&str>,
+    is_relative: bool,
+    is_quick: bool,
+) -> String {
+    let interval = covered.map(|covered| {
+        format!("± longer half of the interval, which covers {covered}, where the digits show it")
+    });
     let mut parts = vec![columns];
     if !is_quick {
-        parts.push("± longer half of the 95 % interval, where the digits show it");
+        parts.extend(interval.as_deref());
         parts.push("ratio: ours over the paper's");
     }
     if is_relative {
