@@ -1,9 +1,10 @@
-//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask fuzz`, `cargo xtask bench`.
+//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask fuzz`, `cargo xtask bench`, `cargo xtask soak`.
 //!
 //! They are a program and not scripts so that they need nothing but the Rust tool chain.
 
 mod bench;
 mod fuzz;
+mod soak;
 mod tidy;
 
 use std::path::Path;
@@ -27,6 +28,8 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// Measure the speed bars, each against the program it is measured by.
     Bench(bench::Arguments),
+    /// Run our origin under attack beside an honest load.
+    Soak(soak::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(root),
         Chore::Fuzz(arguments) => fuzz::run(root, &arguments),
         Chore::Bench(arguments) => bench::run(root, &arguments),
+        Chore::Soak(arguments) => soak::run(root, &arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error}");

@@ -12,6 +12,8 @@ mod trace;
 use std::path::Path;
 use std::process::ExitCode;
 
+pub(crate) use self::trace::{Scratch, build};
+
 /// Measure the speed bars.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

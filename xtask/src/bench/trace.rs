@@ -97,7 +97,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     })
 }
 
-pub(super) fn build(root: &Path) -> Result<PathBuf, String> {
+pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--release", "--quiet", "--package", "fathometer"])
@@ -112,14 +112,20 @@ pub(super) fn build(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// A folder that goes when the bench does.
-pub(super) struct Scratch(pub(super) PathBuf);
+pub(crate) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    pub(super) fn new() -> Result<Scratch, String> {
+    pub(crate) fn new() -> Result<Scratch, String> {
         let folder = std::env::temp_dir().join(format!("fathometer-bench-{}", std::process::id()));
         fs::create_dir_all(&folder)
             .map_err(|error| format!("failed to make {}: {error}", folder.display()))?;
         Ok(Scratch(folder))
+    }
+}
+
+impl Scratch {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use fathometer::quic::server::guarded_transport;
 use fathometer_http::h3::server::{Limits, ServerConfig};
 use fathometer_model::{Bytes, Instant, Seed};
 use fathometer_quic::{ClientTls, ConnectionKey, Endpoint, TransportSettings};
@@ -142,4 +143,30 @@ fn clients_that_acknowledge_nothing_are_closed_and_no_other() {
     let statistics = server.end();
     assert_eq!(statistics.stalled, 20);
     assert_eq!(statistics.responses, honest);
+}
+
+#[test]
+fn what_a_client_may_send_ahead_is_bounded_for_all_its_streams_together() {
+    let clock = Clock::start();
+    let trust = Trust::new(clock);
+    let mut options = service_options(&trust);
+    options.transport = guarded_transport();
+    let server = Running::start(&options, vec![origin(site(&[("/small", 1_000)]))], clock);
+    let settings = trust.client(false, None);
+    let tls = ClientTls::new(settings.quic_config(&[b"h3"]).unwrap()).unwrap();
+    let begun = clock.now();
+    let mut client = Client::connect(&tls, server.address(), 1, begun);
+    while !client.is_established() {
+        assert!(clock.now().since(begun) < PATIENCE);
+        client.send(clock.now());
+        client.receive(clock.now());
+    }
+    let connection = client.endpoint.get_mut(client.key).unwrap();
+    let (octets, mut taken) = (vec![0; 64 * 1024], 0);
+    while let Some(stream) = connection.open(true) {
+        while let Ok(written) = connection.write(stream, &[std::io::IoSlice::new(&octets)]) {
+            taken += written;
+        }
+    }
+    assert_eq!(taken, 1024 * 1024);
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 use fathometer_http::origin::Origin;
 use fathometer_http::{h1, h3};
 use fathometer_model::{Bytes, Seed};
-use fathometer_quic::TransportSettings;
 use fathometer_sys::Clock;
 use fathometer_tls::ServerSettings;
 
 use crate::command::Failure;
 use crate::origin::OriginStatistics;
 use crate::progress::say;
-use crate::quic::server::{Service, ServiceError, ServiceOptions};
+use crate::quic::server::{Service, ServiceError, ServiceOptions, guarded_transport};
 use crate::quic::{Sockets, UdpOffload};
 
 /// How often a port that is free for TCP is looked for that is free for UDP, too.
@@ -41,7 +40,7 @@ impl Http3 {
         let options = ServiceOptions {
             addresses: others.addresses.clone(),
             tls: Arc::clone(tls),
-            transport: TransportSettings::default(),
+            transport: guarded_transport(),
             sockets: Sockets::default().offloaded(offload),
             validates_addresses: false,
             pinned: others.pinned,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fathometer_http::h2;
 use fathometer_http::h3::server::ServerConfig;
 use fathometer_http::origin::Origin;
 use fathometer_http::waiting::{ENOUGH_WAITING, MOST_WAITING};
@@ -30,6 +31,18 @@ pub use self::worker::Handle;
 use self::worker::Worker;
 use super::{ALPN, SettingsError, Sockets};
 use crate::origin::{LogFile, OriginStatistics};
+
+/// The transport of a server that strangers may reach: what clients may send ahead of what is read is bounded as in
+/// HTTP/2. Without a bound for the connection, a client that leaves a gap in each of a hundred streams makes the server
+/// keep all that is behind the gaps.
+pub fn guarded_transport() -> TransportSettings {
+    let windows = h2::server::ReceiveWindows::default();
+    TransportSettings {
+        stream_window: Bytes(windows.stream.into()),
+        connection_window: Some(Bytes(windows.connection.into())),
+        ..TransportSettings::default()
+    }
+}
 
 /// How a service is set up.
 #[derive(Clone)]
