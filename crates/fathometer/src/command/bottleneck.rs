@@ -25,6 +25,7 @@ use crate::bottleneck::site::SiteOnDisk;
 use crate::bottleneck::slow_server::{self, Faults};
 use crate::data;
 use crate::era::Era;
+use crate::workload::SEED;
 
 /// Arguments of `bottleneck`.
 #[derive(Debug, Args)]
@@ -103,7 +104,7 @@ pub struct BottleneckArguments {
     #[arg(long, value_name = "RESOURCE")]
     only: Vec<Resource>,
     /// Where everything random comes from
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Print the verdict as JSON
     #[arg(long)]

@@ -216,7 +216,7 @@ impl Options {
             send_lag: health::LAG,
             spin: Duration::ZERO,
             rest: LONGEST_REST,
-            seed: Seed(1),
+            seed: Seed(crate::workload::SEED),
             max_requests: None,
             keep_alive: None,
             sockets: SocketOptions {
