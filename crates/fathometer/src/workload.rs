@@ -59,6 +59,10 @@ const MICROSCAPE: &str = "microscape";
 const PARETO: &str = "pareto";
 const SIGMETRICS: &str = "surge-sigmetrics98";
 
+/// The seed of a workload where none is given, the same for every command: a server and a load that are given the
+/// same workload then agree on its files.
+pub const SEED: u64 = 1997;
+
 /// Files and requests of a SURGE workload when its name does not say: those of the paper's main
 /// experiments, and enough requests for an hour of some hundred users.
 const FILES: u32 = 2000;

@@ -12,7 +12,7 @@ use super::quantity::{count, percent};
 pub fn of(result: &LoadResult) -> Vec<String> {
     let counts = &result.measured.counts;
     let (all, errors) = (counts.completed, counts.status_errors());
-    let mut findings = Vec::new();
+    let mut findings: Vec<String> = counts.size_mismatch().into_iter().collect();
     if result.generator.repeated > 0 {
         findings.push(format!(
             "the window was repeated: {} before it {} INVALID by the noise of this machine alone",
@@ -39,6 +39,16 @@ pub fn of(result: &LoadResult) -> Vec<String> {
     let refusals = counts.statuses.range(400..);
     let redirects: u64 = counts.statuses.range(300..400).map(|(_, n)| n).sum();
     let not_modified = counts.statuses.get(&304).copied().unwrap_or(0);
+    if let Some(sequence) = &result.sequence
+        && sequence.requested > sequence.pages
+    {
+        findings.push(format!(
+            "the workload's sequence of {} pages was requested {:.1} times: at its end it begins again, so pages come \
+             back in the same order, and a cache may keep more than it would of a longer one (for surge: requests=N)",
+            count(sequence.pages),
+            sequence.times()
+        ));
+    }
     if errors == all {
         let statuses: BTreeMap<u16, u64> = refusals.map(|(s, n)| (*s, *n)).collect();
         findings.push(all_refused(&statuses, is_workload));

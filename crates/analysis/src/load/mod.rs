@@ -47,8 +47,8 @@ pub use distribution::Distribution;
 pub use numbers::Numbers;
 pub use protocols::{Datagrams, FrameCount, Frames, Handshakes};
 pub use result::{
-    Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets, Setup,
-    TargetCount, Window, WorkerHealth,
+    Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets,
+    SequenceUse, Setup, TargetCount, Window, WorkerHealth,
 };
 pub use slo::{Slo, SloError, Verdict};
 pub use summary::Summary;

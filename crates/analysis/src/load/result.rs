@@ -21,8 +21,10 @@ pub struct LoadResult {
     pub drain: Option<Window>,
     /// The course of it all, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<Interval>,
-    /// Completed exchanges by target, when there is more than one and they were asked for.
+    /// Exchanges of the measured window by target, when there is more than one and they were asked for.
     pub targets: Vec<TargetCount>,
+    /// How much of the workload's sequence of pages was requested, when it has one.
+    pub sequence: Option<SequenceUse>,
     /// How the generator itself fared.
     pub generator: Generator,
     /// What probes saw of the server's machine, when they were asked to look.
@@ -230,6 +232,20 @@ impl Counts {
         self.statuses.range(400..).map(|(_, count)| count).sum()
     }
 
+    /// What to say when responses have wholesale another length than planned: the server has other files. `None`
+    /// when at least half of the responses with status 200 have the planned length.
+    pub fn size_mismatch(&self) -> Option<String> {
+        let sound = self.statuses.get(&200).copied().unwrap_or(0);
+        (2 * self.wrong_size > sound && self.wrong_size > 0).then(|| {
+            format!(
+                "{} of {sound} responses with status 200 have another size than the workload says: the server serves \
+                 other files. Use the same workload and the same --seed on both sides, as in `serve --site W --seed S` \
+                 and `load --workload W --seed S`",
+                self.wrong_size
+            )
+        })
+    }
+
     /// Failures, and responses with a status of 400 and above.
     pub fn errors(&self) -> u64 {
         self.failed() + self.status_errors()
@@ -329,10 +345,26 @@ pub struct Interval {
 pub struct TargetCount {
     /// Method and request target, as in `GET /a.html`.
     pub target: String,
-    /// Responses that came whole.
+    /// Responses that came whole, with a status below 400.
     pub completed: u64,
-    /// Requests that failed.
+    /// Requests that failed, or whose response had a status of 400 and above.
     pub failed: u64,
+}
+
+/// How much of a workload's sequence of pages was requested, from the start of the warm-up on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SequenceUse {
+    /// Its length in pages.
+    pub pages: u64,
+    /// Pages requested; beyond the length, the sequence was begun again.
+    pub requested: u64,
+}
+
+impl SequenceUse {
+    /// How often the whole sequence was requested.
+    pub fn times(&self) -> f64 {
+        self.requested as f64 / self.pages.max(1) as f64
+    }
 }
 
 /// How the generator itself fared.

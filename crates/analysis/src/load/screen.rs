@@ -29,6 +29,12 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
         text.push('\n');
         text.push_str(&reasons);
     }
+    if let Some(mismatch) = result.measured.counts.size_mismatch()
+        && !result.validity.reasons.contains(&mismatch)
+    {
+        text.push('\n');
+        text.push_str(&hanging("NOTE: ", &mismatch, WIDTH));
+    }
     text.push('\n');
     text.push_str(&matrix(&result.measured));
     text.push('\n');
@@ -74,8 +80,11 @@ pub(super) fn invalid(result: &LoadResult) -> Option<String> {
 /// What stands out, each under a line of its own; nothing when nothing does.
 pub(super) fn remarks(result: &LoadResult) -> String {
     let findings = findings::of(result);
+    // It stands at the head.
+    let mismatch = result.measured.counts.size_mismatch();
     let findings = findings
         .iter()
+        .filter(|&finding| Some(finding) != mismatch.as_ref())
         .map(|finding| format!("\n{}", hanging("NOTE: ", finding, WIDTH)));
     findings.collect()
 }

@@ -169,6 +169,7 @@ pub fn stalled() -> LoadResult {
         }),
         timeline: (0..12).map(interval).collect(),
         targets: Vec::new(),
+        sequence: None,
         generator: Generator {
             cpu_user: Duration::from_millis(60),
             cpu_system: Duration::from_millis(100),

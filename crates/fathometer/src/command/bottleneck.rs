@@ -27,6 +27,7 @@ use crate::data;
 use crate::era::Era;
 use crate::leftovers;
 use crate::progress::say;
+use crate::workload::SEED;
 
 /// Arguments of `bottleneck`.
 #[derive(Debug, Args)]
@@ -106,7 +107,7 @@ pub struct BottleneckArguments {
     #[arg(long, value_name = "RESOURCE")]
     only: Vec<Resource>,
     /// Where everything random comes from
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Print the verdict as JSON
     #[arg(long)]

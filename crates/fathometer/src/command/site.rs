@@ -9,7 +9,7 @@ use fathometer_workload::microscape::{self, Variant};
 
 use super::Failure;
 use crate::site_folder;
-use crate::workload::{self, Loaded};
+use crate::workload::{self, Loaded, SEED};
 
 /// Arguments of `site`.
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ pub struct SiteArguments {
     /// are printed alone
     folder: Option<PathBuf>,
     /// The seed of its content
-    #[arg(long, default_value_t = 1997)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Spell microscape's tags in mixed case, which deflates worse
     #[arg(long)]

@@ -12,6 +12,7 @@ use super::{Failure, report};
 use crate::progress::say;
 use crate::study::files::StudyFiles;
 use crate::study::run::{self, Request, RunError};
+use crate::workload::SEED;
 
 /// Arguments of `study`.
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub struct StudyArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicates: Option<u32>,
     /// The seed of everything random
-    #[arg(long, default_value_t = 1997)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// The run's folder, which must not exist yet [default: `runs/<time>-<study>-<mode>`]
     #[arg(long, value_name = "FOLDER")]

@@ -51,6 +51,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) clock_source: &'a str,
     /// Time that the loops waited for the recorder, all together.
     pub(super) recorder_wait: Duration,
+    /// The sizes of the workload are those of the files that the server is meant to have.
+    pub(super) sizes_are_known: bool,
 }
 
 /// Looks for every reason against a result.
@@ -64,6 +66,12 @@ pub(super) fn examine(
         // Nothing else can be said of it.
         validity.invalidate("the test ended before its measurement began".to_owned());
         return validity;
+    }
+    // First, since it says that something else was measured than was meant.
+    if let Some(mismatch) = measured.counts.size_mismatch()
+        && circumstances.sizes_are_known
+    {
+        validity.invalidate(mismatch);
     }
     let seconds = measured.duration.as_secs_f64();
     let latency = &measured.latency;
@@ -190,6 +198,7 @@ mod tests {
         }
         change(&mut window, &mut generator);
         let circumstances = Circumstances {
+            sizes_are_known: true,
             kind: &LoopKind::Closed { users: 1 },
             lag: LAG,
             clock_source: "tsc",

@@ -220,7 +220,7 @@ impl Options {
             send_lag: health::LAG,
             spin: Duration::ZERO,
             rest: Duration::ZERO,
-            seed: Seed(1),
+            seed: Seed(crate::workload::SEED),
             max_requests: None,
             keep_alive: None,
             sockets: SocketOptions {

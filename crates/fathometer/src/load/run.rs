@@ -466,7 +466,11 @@ impl Test<'_> {
             lag: self.options.send_lag,
             clock_source: &machine.clock_source,
             recorder_wait,
+            // Sizes that were recorded are those of the server of that time.
+            sizes_are_known: self.options.plan.recorded.is_none(),
         };
+        let ended = [&warm_up, &window, &drain].map(|w| w.counts.pages + w.counts.pages_failed);
+        let sequence = self.crew.shared.sequence_use(ended.iter().sum());
         let validity = examine(&window, &generator, &circumstances);
         LoadResult {
             validity,
@@ -476,6 +480,7 @@ impl Test<'_> {
             drain: (!drain.duration.is_zero()).then_some(drain),
             timeline: timeline.finish(nanos(finished.saturating_sub(edges.start))),
             targets: self.targets(&targets),
+            sequence,
             generator,
             server: None,
         }

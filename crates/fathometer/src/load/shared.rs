@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use fathometer_analysis::load::SequenceUse;
 use fathometer_http::client::{Connection, PreparedRequest, SendError};
 use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::h1::client::{self as http1, Timeouts, is_idempotent};
@@ -235,6 +236,20 @@ impl Shared {
             Choice::Weighted(weights) => weights.draw(self.pages_seed, turn),
             Choice::Scripts(_) => PageId(0),
         }
+    }
+
+    /// How much of the plan's sequence was requested; `None` without one, or with one page.
+    /// `ended` pages came to an end.
+    pub(super) fn sequence_use(&self, ended: u64) -> Option<SequenceUse> {
+        let Choice::Sequence(sequence) = &self.plan.choice else {
+            return None;
+        };
+        // Arrivals take the page of their own number, and do not count here.
+        let requested = self.pages.0.load(Ordering::Relaxed).max(ended);
+        (sequence.len() > 1).then_some(SequenceUse {
+            pages: sequence.len() as u64,
+            requested,
+        })
     }
 
     /// The script of a session, when sessions are written out.

@@ -29,6 +29,9 @@ pub(super) struct Edges {
     pub(super) end: u64,
 }
 
+/// The place of the measured window.
+const MEASURED: usize = 1;
+
 impl Edges {
     /// The place of an instant's window: warm-up, measured, drain.
     fn window(&self, at: u64) -> usize {
@@ -415,8 +418,13 @@ impl Tally {
                 now - exchange.first_byte,
             ],
         });
-        if let Some(target) = self.targets.get_mut(exchange.target as usize) {
-            target.0 += 1;
+        if self.edges.window(exchange.planned) == MEASURED
+            && let Some(target) = self.targets.get_mut(exchange.target as usize)
+        {
+            match failed {
+                true => target.1 += 1,
+                false => target.0 += 1,
+            }
         }
     }
 
@@ -445,7 +453,9 @@ impl Tally {
                 self.windows[place].ended.failed += 1;
                 self.part.errors += 1;
                 self.part.latency.record(corrected);
-                if let Some(target) = self.targets.get_mut(exchange.target as usize) {
+                if self.edges.window(exchange.planned) == MEASURED
+                    && let Some(target) = self.targets.get_mut(exchange.target as usize)
+                {
                     target.1 += 1;
                 }
             }

@@ -82,11 +82,21 @@ impl Origin {
     /// Serves a workload's site from memory, with one event loop: its log is in the order of its
     /// responses.
     pub fn of(workload: &str, seed: u64) -> Origin {
+        Origin::with(&["--site", workload, "--seed", &seed.to_string()])
+    }
+
+    /// The same as a user starts it, without a seed.
+    pub fn by_default(workload: &str) -> Origin {
+        Origin::with(&["--site", workload])
+    }
+
+    fn with(arguments: &[&str]) -> Origin {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut child = Command::new(FATHOMETER)
             .args(["serve", "--listen", "127.0.0.1:0", "--threads", "1"])
-            .args(["--site", workload, "--seed", &seed.to_string(), "--log"])
+            .args(arguments)
+            .arg("--log")
             .arg(&log)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

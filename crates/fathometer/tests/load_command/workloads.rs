@@ -294,3 +294,74 @@ fn a_har_file_is_replayed_with_its_dependencies() {
     assert_eq!(summary.measured.counts.pages, 10);
     assert_eq!(summary.measured.octets.content_bytes, 10 * 5000);
 }
+
+/// As the README pairs them: a server and a load that are given the same workload and no seed agree on every file.
+#[test]
+fn a_server_and_a_load_without_a_seed_have_the_same_files() {
+    const WORKLOAD: &str = "surge:files=200,requests=5000";
+    let origin = Origin::by_default(WORKLOAD);
+    let ended = load(
+        &origin.url(),
+        &["--workload", WORKLOAD, "-n", "150", "-c", "4", "--json"],
+    );
+    let summary = ended.ended_with(0);
+    let counts = &summary.measured.counts;
+    assert_eq!(counts.statuses["200"], counts.completed);
+    assert_eq!(counts.wrong_size, 0);
+    assert_eq!(summary.setup.seed, workload::SEED);
+    let sequence = summary.sequence.expect("it has a sequence");
+    assert!(
+        sequence.requested >= 50 && sequence.times < 1.0,
+        "{sequence:?}"
+    );
+}
+
+/// Another seed on one side is other files, all of them: said before any figure, and the figures are not of this
+/// workload.
+#[test]
+fn a_server_with_other_files_is_named_first() {
+    const WORKLOAD: &str = "surge:files=200,requests=5000";
+    let origin = Origin::by_default(WORKLOAD);
+    let arguments = [
+        "--workload",
+        WORKLOAD,
+        "--seed",
+        "1",
+        "-n",
+        "150",
+        "-c",
+        "4",
+    ];
+    let ended = load(&origin.url(), &arguments);
+    assert_eq!(ended.code, Some(3), "{}", ended.out);
+    let told = ended
+        .out
+        .find("--seed on both sides")
+        .or_else(|| ended.out.find("same --seed"));
+    assert!(told < ended.out.find("exchanges"), "{}", ended.out);
+    assert!(told.is_some(), "{}", ended.out);
+    let summary = load(&origin.url(), &[&arguments[..], &["--json"]].concat()).summary();
+    assert!(!summary.validity.valid);
+    assert!(summary.validity.reasons[0].contains("--seed"));
+    assert!(
+        summary.findings[0].contains("--seed"),
+        "{:?}",
+        summary.findings
+    );
+}
+
+/// A short sequence is begun again at its end, which the result says.
+#[test]
+fn a_sequence_that_is_begun_again_is_reported() {
+    const WORKLOAD: &str = "surge:files=20,requests=60";
+    let origin = Origin::by_default(WORKLOAD);
+    let ended = load(
+        &origin.url(),
+        &["--workload", WORKLOAD, "-n", "400", "-c", "2", "--json"],
+    );
+    let summary = ended.summary();
+    let sequence = summary.sequence.expect("it has a sequence");
+    assert!(sequence.times > 1.0, "{sequence:?}");
+    let told = |finding: &String| finding.contains("begins again");
+    assert!(summary.findings.iter().any(told), "{:?}", summary.findings);
+}

@@ -44,10 +44,25 @@ pub struct Summary {
     pub suspected: Vec<SuspicionSummary>,
     /// The course, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<IntervalSummary>,
-    /// Exchanges by target, when they were asked for.
+    /// Exchanges of the measured window by target, when they were asked for.
     pub targets: Vec<TargetSummary>,
+    /// How much of the workload's sequence of pages was requested, when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceSummary>,
     /// What was promised, and whether it was kept.
     pub promises: Vec<Verdict>,
+}
+
+/// How much of a workload's sequence of pages was requested, from the start of the warm-up on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SequenceSummary {
+    /// Its length in pages.
+    pub pages: u64,
+    /// Pages requested.
+    pub requested: u64,
+    /// How often the whole sequence was requested; above 1 it was begun again.
+    pub times: f64,
 }
 
 /// Whether the figures may be believed, and if not, why not.
@@ -417,9 +432,9 @@ pub struct IntervalSummary {
 pub struct TargetSummary {
     /// Method and request target.
     pub target: String,
-    /// Responses that came whole.
+    /// Responses that came whole, with a status below 400.
     pub completed: u64,
-    /// Requests that failed.
+    /// Requests that failed, or whose response had a status of 400 and above.
     pub failed: u64,
 }
 

@@ -13,8 +13,8 @@ use super::super::{
 };
 use super::{
     ConnectionsSummary, CountsSummary, FORMAT, GeneratorSummary, IntervalSummary, LoopSummary,
-    NumbersSummary, OctetsSummary, Phase, PhasesSummary, RatesSummary, SetupSummary, Summary,
-    TargetSummary, ThreadSummary, ValiditySummary, WindowSummary,
+    NumbersSummary, OctetsSummary, Phase, PhasesSummary, RatesSummary, SequenceSummary,
+    SetupSummary, Summary, TargetSummary, ThreadSummary, ValiditySummary, WindowSummary,
 };
 
 impl Summary {
@@ -48,6 +48,11 @@ impl Summary {
                     failed: target.failed,
                 })
                 .collect(),
+            sequence: result.sequence.map(|sequence| SequenceSummary {
+                pages: sequence.pages,
+                requested: sequence.requested,
+                times: sequence.times(),
+            }),
             promises: Vec::new(),
         }
     }

@@ -30,6 +30,7 @@ use crate::quic::UdpOffload;
 use crate::secrets;
 use crate::study::run::machine_facts;
 use crate::url::{self, Url};
+use crate::workload::SEED;
 
 /// Users of a closed loop, and connections of an open one, when nobody says how many.
 const USERS: u32 = 50;
@@ -98,8 +99,8 @@ pub struct LoadArguments {
     /// log:FILE, har:FILE (`fathometer list` has them all)
     #[arg(long, value_name = "W")]
     workload: Option<String>,
-    /// Where everything random comes from
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the workload and of everything else random; the server's site needs the same
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// A request field, as in 'Accept: text/html'; may be given several times
     #[arg(short = 'H', long = "header", value_name = "FIELD")]

@@ -33,6 +33,7 @@ use crate::origin::{
 use crate::progress::say;
 use crate::server::definition::{Definition, Embedded};
 use crate::server::{self, Demands};
+use crate::workload::SEED;
 
 /// Memory for small files of a folder, in all loops together.
 const CACHE: Bytes = Bytes(256 * 1024 * 1024);
@@ -54,7 +55,7 @@ pub struct ServeArguments {
     #[arg(long)]
     site: Option<String>,
     /// The seed of that site's content
-    #[arg(long, default_value_t = 1997)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Where to listen; may be given several times, port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:8080")]
