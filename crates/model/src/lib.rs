@@ -21,7 +21,7 @@ pub mod time;
 pub mod units;
 
 pub use body::{Body, Stretch};
-pub use quantity::{Factor, Microseconds, QuantityError, Rate, Seconds};
+pub use quantity::{Factor, Microseconds, Milliseconds, QuantityError, Rate, Seconds};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
     ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceNews,

@@ -88,6 +88,38 @@ impl From<Seconds> for f64 {
     }
 }
 
+/// A length of time that is written as a number of milliseconds: none to ten years.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Milliseconds(f64);
+
+impl Milliseconds {
+    /// As a length of time.
+    pub fn duration(self) -> Duration {
+        Duration::from_secs_f64(self.0 / 1e3)
+    }
+
+    /// As the number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Milliseconds {
+    type Error = QuantityError;
+
+    fn try_from(millis: f64) -> Result<Milliseconds, QuantityError> {
+        between(millis, 0.0, LONGEST_S * 1e3, "milliseconds")
+            .map(|millis| Milliseconds(millis.abs()))
+    }
+}
+
+impl From<Milliseconds> for f64 {
+    fn from(millis: Milliseconds) -> f64 {
+        millis.0
+    }
+}
+
 /// A length of time that is written as a number of microseconds: none to ten years.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
@@ -189,6 +221,7 @@ mod tests {
             1e308,
         ] {
             assert!(Seconds::try_from(bad).is_err(), "{bad} s");
+            assert!(Milliseconds::try_from(bad).is_err(), "{bad} ms");
             assert!(Microseconds::try_from(bad).is_err(), "{bad} us");
             assert!(Rate::try_from(bad).is_err(), "{bad}/s");
             assert!(Factor::try_from(bad).is_err(), "{bad} times");
@@ -198,9 +231,22 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_read_by_the_same_rules() {
+        assert_eq!(
+            serde_json::from_str::<Rate>("2.5").unwrap().per_second(),
+            2.5
+        );
+        for bad in ["-1", "1e300", "1e20"] {
+            let error = serde_json::from_str::<Seconds>(bad).unwrap_err();
+            assert!(error.to_string().contains("it must be"), "{error}");
+        }
+    }
+
+    #[test]
     fn what_makes_sense_keeps_its_value() {
         for good in [0.0, -0.0, 1e-9, 0.5, 3600.0, 1e6] {
             assert_eq!(f64::from(Seconds::try_from(good).unwrap()), good);
+            assert_eq!(f64::from(Milliseconds::try_from(good).unwrap()), good);
             assert_eq!(f64::from(Microseconds::try_from(good).unwrap()), good);
         }
         assert!(Seconds::try_from(-0.0).unwrap().get().is_sign_positive());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
+use fathometer_model::Milliseconds;
 use serde::Deserialize;
 
 use super::throttle::{Capabilities, Throttle};
@@ -41,10 +42,10 @@ pub struct Embedded {
     /// Time that the server of the time took for a request, in milliseconds, by path: whoever asked
     /// there had a part in it. Asked for by cells with pace=period.
     #[serde(default)]
-    pub service_time_ms: BTreeMap<String, f64>,
+    pub service_time_ms: BTreeMap<String, Milliseconds>,
     /// What it took longer for the first request of a connection; likewise.
     #[serde(default)]
-    pub connection_time_ms: BTreeMap<String, f64>,
+    pub connection_time_ms: BTreeMap<String, Milliseconds>,
     /// The response fields, in order.
     pub dress: Vec<Field>,
 }
@@ -424,10 +425,10 @@ impl Embedded {
     /// The time of the period for a request on this path, and what the first of a connection takes
     /// longer.
     pub fn pace(&self, path: &str) -> (Duration, Duration) {
-        let of = |times: &BTreeMap<String, f64>| {
+        let of = |times: &BTreeMap<String, Milliseconds>| {
             times
                 .get(path)
-                .map_or(Duration::ZERO, |ms| Duration::from_secs_f64(ms / 1e3))
+                .map_or(Duration::ZERO, |time| time.duration())
         };
         (of(&self.service_time_ms), of(&self.connection_time_ms))
     }
