@@ -19,7 +19,7 @@ fn other_commands_tell_what_is_in_the_way() {
     place
         .fathometer(&["fetch", &format!("http://{}/", nobody.address)])
         .ended()
-        .assert_failed(&["could not be had", "Refused"]);
+        .assert_failed(&["failed to fetch", "nobody listens there"]);
     let folder = place.path().to_str().unwrap();
     place
         .fathometer(&["serve", "/no/such/folder"])

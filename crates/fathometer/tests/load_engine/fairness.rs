@@ -21,7 +21,7 @@ fn taken(connections: usize) -> Vec<u64> {
             let (mut stream, _) = listener.accept().unwrap();
             std::thread::spawn(move || {
                 let _ = stream.read(&mut [0; 4096]);
-                let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n";
+                let head = b"HTTP/1.1 200 OK\r\nContent-Length: 4000000000\r\n\r\n";
                 let _ = stream.write_all(head);
                 let octets = vec![b'x'; 1 << 16];
                 while let Ok(written) = stream.write(&octets) {

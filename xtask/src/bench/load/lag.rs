@@ -215,6 +215,9 @@ fn load(place: &Place, url: &str, arguments: &[&str]) -> Result<Value, String> {
             "1",
             "--quiet",
             "--json",
+            // Every window counts, also those that noise made INVALID.
+            "--repeats",
+            "0",
         ])
         .args(arguments)
         .stdin(Stdio::null())

@@ -41,8 +41,9 @@ pub(super) fn judge(
         let why = statistics.tls_failure.as_ref();
         let why = why.map_or_else(String::new, |words| format!(": {words}"));
         validity.invalidate(format!(
-            "{} files could not be had, the first {target}: {failure:?}{why}",
-            retrieval.failures.len()
+            "{} files could not be had, the first {target}: {}{why}",
+            retrieval.failures.len(),
+            failure.in_words()
         ));
     }
     let refused = retrieval
