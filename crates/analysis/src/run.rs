@@ -336,7 +336,7 @@ impl Run {
     /// What to call a cell: the levels of those factors that vary in its block, the best known first.
     pub fn name(&self, cell: &Cell) -> String {
         let others = self.cells.iter().map(|cell| (&cell.block, &cell.key));
-        name_among(others, &cell.block, &cell.key)
+        name_among(&others, &cell.block, &cell.key)
     }
 
     /// Cells that are not measured, by the reason, each by its block and name.
@@ -350,7 +350,7 @@ impl Run {
         );
         let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
         for cell in &self.info.left_out {
-            let levels = name_among(others.clone(), &cell.block, &cell.cell);
+            let levels = name_among(&others, &cell.block, &cell.cell);
             let name = match levels == cell.block {
                 true => levels,
                 false => format!("{}, {levels}", cell.block),
@@ -389,7 +389,7 @@ impl Run {
 
 /// What to call a cell among others: the levels of those factors that vary in its block.
 fn name_among<'a>(
-    others: impl Iterator<Item = (&'a String, &'a CellKey)> + Clone,
+    others: &(impl Iterator<Item = (&'a String, &'a CellKey)> + Clone),
     block: &str,
     key: &CellKey,
 ) -> String {

@@ -194,7 +194,7 @@ impl RunFolder {
         let path = self.root.join(name);
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(WriteError { path, error });
+                Err(WriteError { path, error })
             }
             _ => self.subfolder(name),
         }

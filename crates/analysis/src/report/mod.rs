@@ -17,6 +17,7 @@ mod svg;
 mod tables;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -43,6 +44,23 @@ pub fn write_report(run_folder: &Path, study: &StudyData) -> Result<PathBuf, Err
 /// # Errors
 /// When a plot cannot be read, or a file not be written.
 pub fn write_digest(digest: &Digest<'_>) -> Result<PathBuf, Error> {
+    write_digest_by(digest, &write)
+}
+
+/// The same by a `write` of the caller's, which writes a file whole or not at all.
+///
+/// # Errors
+/// When a plot cannot be read, or a file not be written.
+pub fn write_digest_by(
+    digest: &Digest<'_>,
+    write: &dyn Fn(&Path, &str) -> io::Result<()>,
+) -> Result<PathBuf, Error> {
+    let write = |path: &Path, text: &str| {
+        write(path, text).map_err(|source| Error::Write {
+            path: path.to_owned(),
+            source,
+        })
+    };
     let summary = format!("{:#}\n", summary::json(digest));
     write(&digest.run.folder.join("summary.json"), &summary)?;
     if !digest.curves.is_empty() {
@@ -154,16 +172,11 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
 }
 
 /// Writes a file whole: to a neighbour first, then renamed, so that a full disk leaves the old one.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    // A name that no other program that reports on the same run has.
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let partial = path.with_extension("partial");
     fs::write(&partial, text)
         .and_then(|()| fs::rename(&partial, path))
-        .map_err(|source| {
+        .inspect_err(|_| {
             let _ = fs::remove_file(&partial);
-            Error::Write {
-                path: path.to_owned(),
-                source,
-            }
         })
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use fathometer_analysis::claims::Verdict;
 use fathometer_analysis::digest::Digest;
-use fathometer_analysis::report::write_digest;
+use fathometer_analysis::report::write_digest_by;
 use fathometer_analysis::run::{Run, RunInfo};
 use fathometer_analysis::study::StudyData;
 use fathometer_analysis::tables::Column;
@@ -17,6 +17,7 @@ use fathometer_analysis::{summary, terminal};
 use super::Failure;
 use crate::progress::say;
 use crate::study::files::StudyFiles;
+use crate::whole_file;
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -59,7 +60,9 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
         .unwrap_or_else(|| StudyData::without_paper(&info.study, &info.title, columns(folder)));
     let digest = Digest::of(folder, &study)?;
     // The tables are shown even where there is no room for their files.
-    let page = write_digest(&digest);
+    let page = write_digest_by(&digest, &|path, text| {
+        whole_file::write(path, text.as_bytes())
+    });
     print(&match (has_paper, json) {
         (true, true) => format!("{:#}\n", summary::json(&digest)),
         (true, false) => terminal::render(&digest),

@@ -160,7 +160,7 @@ mod tests {
         };
         let removal = remove_stale(parent.path());
         assert!(path.exists());
-        assert_eq!(removal.in_use, [path.clone()]);
+        assert_eq!(removal.in_use, std::slice::from_ref(&path));
         drop(lock);
         assert_eq!(remove_stale(parent.path()).removed, [path]);
     }

@@ -163,14 +163,14 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
         .chain(now.study_files.keys())
         .collect();
     for name in names {
-        match (then.study_files.get(name), now.study_files.get(name)) {
-            (Some(then), Some(now)) if then == now => {}
-            (Some(_), Some(_)) => differences.push(format!("{name} of the study was edited since")),
-            (Some(_), None) => {
-                differences.push(format!("the study had a {name}, and has none now"))
-            }
-            _ => differences.push(format!("the study had no {name}, and has one now")),
-        }
+        differences.push(
+            match (then.study_files.get(name), now.study_files.get(name)) {
+                (Some(then), Some(now)) if then == now => continue,
+                (Some(_), Some(_)) => format!("{name} of the study was edited since"),
+                (Some(_), None) => format!("the study had a {name}, and has none now"),
+                _ => format!("the study had no {name}, and has one now"),
+            },
+        );
     }
     // A sitting may leave out what another names; what both name must be the same.
     for (name, found) in &now.data {
@@ -325,6 +325,10 @@ mod tests {
         info
     }
 
+    fn set(map: &mut BTreeMap<String, String>, name: &str, value: &str) {
+        map.insert(name.to_owned(), value.to_owned());
+    }
+
     fn refusal(then: impl FnOnce(&mut RunInfo)) -> Option<String> {
         let mut run = Run {
             folder: "runs/a".into(),
@@ -354,35 +358,20 @@ mod tests {
             ),
             (|then| then.build = None, "did not record its build"),
             (
-                |then| {
-                    drop(
-                        then.study_files
-                            .insert("study.toml".to_owned(), "9".to_owned()),
-                    )
-                },
+                |then| set(&mut then.study_files, "study.toml", "9"),
                 "study.toml of the study was edited",
             ),
             (
-                |then| {
-                    drop(
-                        then.study_files
-                            .insert("claims.toml".to_owned(), "1".to_owned()),
-                    )
-                },
+                |then| set(&mut then.study_files, "claims.toml", "1"),
                 "had a claims.toml",
             ),
             (|then| then.study_files.clear(), "no study.toml"),
             (
-                |then| drop(then.data.insert("path lan".to_owned(), "9".to_owned())),
+                |then| set(&mut then.data, "path lan", "9"),
                 "path lan is another now",
             ),
             (
-                |then| {
-                    drop(
-                        then.data
-                            .insert("program nginx".to_owned(), "1.26".to_owned()),
-                    )
-                },
+                |then| set(&mut then.data, "program nginx", "1.26"),
                 "program nginx",
             ),
         ];

@@ -28,6 +28,33 @@ pub const SHORT: [&str; 4] = [
 ];
 
 #[test]
+fn the_groups_of_a_killed_load_study_are_removed_by_a_command_of_another_kind() {
+    if !possible("the_groups_of_a_killed_load_study_are_removed_by_a_command_of_another_kind") {
+        return;
+    }
+    let place = Place::new();
+    let mut running = place.study("almeida96", &CELLS, &place.run());
+    wait_until("its host has a group", || {
+        running.assert_alive();
+        !groups_of(running.pid()).is_empty()
+    });
+    running.signal(Signal::KILL);
+    assert_eq!(running.ended().code, None);
+    wait_until("the killed run's servers are gone", || {
+        place.processes().is_empty()
+    });
+    assert_ne!(groups_of(running.pid()), Vec::<PathBuf>::new());
+    // It makes no group itself.
+    let next = place.path().join("next");
+    place
+        .study("nielsen97", &crate::place::SHORT, &next)
+        .ended_within(AT_LAST)
+        .assert_measured();
+    assert_eq!(groups_of(running.pid()), Vec::<PathBuf>::new());
+    assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_killed_load_study_leaves_groups_without_members_until_the_next_one() {
     if !possible("a_killed_load_study_leaves_groups_without_members_until_the_next_one") {
         return;
