@@ -66,6 +66,7 @@ fn everything(mode: &str) -> Run {
         cells: cells.collect(),
         plots: Vec::new(),
         warnings: Vec::new(),
+        repeated: 0,
     }
 }
 

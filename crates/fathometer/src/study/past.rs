@@ -336,6 +336,7 @@ mod tests {
             cells: Vec::new(),
             plots: Vec::new(),
             warnings: Vec::new(),
+            repeated: 0,
         };
         then(&mut run.info);
         check(&run, &info()).err().map(|error| error.to_string())
