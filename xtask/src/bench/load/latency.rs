@@ -287,11 +287,14 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
             let verdict = ratios.verdict();
             is_met &= !is_judged || verdict == Verdict::Met;
             let middle = median(ratios.0.clone());
-            let (low, high) = ratios.interval().unwrap_or((f64::NAN, f64::NAN));
+            let interval = ratios.interval().map_or_else(
+                || "no interval".to_owned(),
+                |(low, high)| format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high),
+            );
             println!(
                 "{name:44}{quantile:>6}{:>8.1}{:>18}{:>4} rounds  {}",
                 100.0 * middle,
-                format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high),
+                interval,
                 ratios.0.len(),
                 match (is_judged, verdict) {
                     (false, _) => "not judged",
