@@ -13,6 +13,7 @@ use super::Failure;
 use crate::data;
 use crate::server::{self, definition::Definition};
 use crate::study::run::machine_facts;
+use crate::trial;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -21,6 +22,9 @@ pub struct DoctorArguments {
     #[arg(long)]
     json: bool,
 }
+
+/// The ability that load studies rest on.
+const TRIAL: &str = "host of a trial";
 
 /// Abilities of one kind.
 struct Group {
@@ -48,6 +52,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     ];
     // Last: the program may not be the same user afterwards.
     groups[1].abilities.extend(other_limits());
+    groups[1].abilities.push(host_of_a_trial());
     groups[0].abilities.push(probes::priorities());
     groups[0].abilities.push(probes::page_cache());
     let mut all = groups.iter().flat_map(|group| &group.abilities);
@@ -78,12 +83,16 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
         for group in &groups {
             print_group(group);
         }
+        let mut limits = groups[1].abilities.iter();
+        let trials = limits.all(|ability| ability.name != TRIAL || ability.state.is_ok());
         println!(
             "{}",
-            if able {
-                "experiments can be run here"
-            } else {
-                "experiments cannot be run here: see the lines with NO"
+            match (able, trials) {
+                (true, true) => "experiments can be run here",
+                (true, false) =>
+                    "experiments with pages can be run here, load studies and bottleneck cannot: see \
+                     host of a trial",
+                (false, _) => "experiments cannot be run here: see the lines with NO",
             }
         );
     }
@@ -101,7 +110,7 @@ fn other_limits() -> Vec<Ability> {
         descriptors: Some(64),
         ..Limits::default()
     };
-    let descriptors = cgroup::Group::create("probe", &few)
+    let descriptors = cgroup::rehearse(&few)
         .map(|_| format!("in every process that a host starts, up to {most}"));
     let backlog = privilege::acquire()
         .and_then(|_| Namespace::new()?.set_listen_backlog(16))
@@ -129,6 +138,18 @@ fn other_limits() -> Vec<Ability> {
         state: state.map_err(|error| error.to_string()),
     })
     .collect()
+}
+
+/// The host of a load study's trial, built by what builds it there. To be asked when this program has the
+/// right to make namespaces.
+fn host_of_a_trial() -> Ability {
+    Ability {
+        name: TRIAL.to_owned(),
+        purpose: "load studies and bottleneck: a host that receives packets within its limits"
+            .to_owned(),
+        required: false,
+        state: trial::rehearse().map_err(|error| error.to_string()),
+    }
 }
 
 fn servers() -> Result<Vec<Ability>, Failure> {
