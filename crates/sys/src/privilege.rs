@@ -194,6 +194,17 @@ fn has_capabilities() -> bool {
         .is_some_and(|found| found & wanted == wanted)
 }
 
+/// Whether this program is root of the machine, and not just of a user namespace.
+pub(crate) fn is_machine_root() -> bool {
+    rustix::process::geteuid().is_root() && in_first_user_namespace()
+}
+
+/// Of the first user namespace alone all numbers are mapped to themselves.
+pub(crate) fn in_first_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 pub(crate) fn capabilities(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()

@@ -1,16 +1,16 @@
-//! What of a host can be limited on this machine, found out by trying.
+//! What of a host can be limited on this machine, found out by doing what an experiment does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use fathometer_model::Bytes;
 
 use super::layout::Version;
-use super::{BlockDevice, CpuLimit, DiskLimit, Group, Limits, Resource};
-use crate::error::Result;
+use super::{BlockDevice, CpuLimit, DiskLimit, Group, Limits, Resource, reading};
+use crate::error::{Doing, Error, Result};
 use crate::privilege::Ability;
 
-/// What of a host can be limited here: each limit is tried on a group without members, which is
-/// removed again.
+/// What of a host can be limited here: each limit is tried on a group with processes ([`rehearse`]).
 pub fn available() -> Vec<Ability> {
     let limits = |change: &dyn Fn(&mut Limits)| {
         let mut limits = Limits::default();
@@ -67,7 +67,7 @@ pub fn available() -> Vec<Ability> {
             purpose: purpose.to_owned(),
             required: false,
             state: limits
-                .and_then(|limits| attempt(&limits))
+                .and_then(|limits| rehearse(&limits))
                 .map_err(|e| e.to_string()),
         })
         .collect()
@@ -114,21 +114,102 @@ fn number(version: Version) -> u8 {
     }
 }
 
-fn attempt(limits: &Limits) -> Result<String> {
-    let group = Group::create("probe", limits)?;
+/// Does what an experiment does with a host of these limits: makes its group, starts a process in it, moves
+/// a running one into it, sets the limits, reads them back, and removes all again. Says where the group was.
+///
+/// A group can be made, and limits be set, where no process can be put into it.
+pub fn rehearse(limits: &Limits) -> Result<String> {
+    let mut group = Group::create("probe", limits)?;
+    // Not every kind of group shares out processor time.
+    let _ = group.put_before_others();
+    let mut command = Member::command();
+    group.place(&mut command)?;
+    let placed = Member::start(command, "start a process in a control group")?;
+    let moved = Member::start(Member::command(), "start a process")?;
+    group.add_process(moved.pid())?;
+    group.change(limits)?;
+    for part in &group.parts {
+        let path = part.path.join("cgroup.procs");
+        let members = std::fs::read_to_string(&path).doing(reading(&path))?;
+        for member in [&placed, &moved] {
+            let pid = member.pid().to_string();
+            if !members.lines().any(|line| line == pid) {
+                return Err(Error::NotTaken {
+                    what: format!("the members of {}", part.path.display()),
+                    wanted: pid,
+                    found: members.replace('\n', " "),
+                });
+            }
+        }
+    }
+    for limit in group.verify_process(placed.pid())? {
+        if !limit.holds {
+            return Err(Error::NotTaken {
+                what: limit.what,
+                wanted: limit.wanted,
+                found: limit.got,
+            });
+        }
+    }
     group.cpu_usage()?;
-    let wanted = limits.resources();
+    let place = place(&group);
+    drop((placed, moved));
+    let directories: Vec<PathBuf> = group.directories().map(Path::to_owned).collect();
+    drop(group);
+    if let Some(left) = directories.into_iter().find(|path| path.exists()) {
+        return Err(Error::NoLimit {
+            what: "removal",
+            reason: format!("{} is still there", left.display()),
+        });
+    }
+    Ok(place)
+}
+
+/// A process that waits. Dropping it kills it.
+struct Member(Child);
+
+impl Member {
+    fn command() -> Command {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "read line"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+
+    fn start(mut command: Command, doing: &str) -> Result<Member> {
+        command.spawn().map(Member).doing(doing)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It may have ended, and then there is nothing to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Which interface limits a group, and where.
+fn place(group: &Group) -> String {
+    let wanted = group.limits().resources();
     let part = group.parts.iter().find(|part| {
         let mut wanted = wanted.iter();
         wanted.any(|resource| part.has(resource.controller(part.tree.version)))
     });
     let part = part.or(group.parts.first());
-    Ok(part.map_or_else(String::new, |part| {
+    part.map_or_else(String::new, |part| {
         let version = number(part.tree.version);
         let parent = part.path.parent().unwrap_or(&part.path);
         format!(
             "by control groups version {version}, below {}",
             parent.display()
         )
-    }))
+    })
 }

@@ -86,11 +86,7 @@ fn of(pid: Option<u32>) -> io::Result<libc::rlimit> {
 /// the kernel does not count it.
 fn may_raise() -> bool {
     const CAP_SYS_RESOURCE: u64 = 1 << 24;
-    let text = |file: &str| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
-    let capable = privilege::capabilities(&text("status")).unwrap_or(0) & CAP_SYS_RESOURCE != 0;
-    // Of the first user namespace alone all numbers are mapped to themselves.
-    let first = text("uid_map")
-        .split_whitespace()
-        .eq(["0", "0", "4294967295"]);
-    capable && first
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let capable = privilege::capabilities(&status).unwrap_or(0) & CAP_SYS_RESOURCE != 0;
+    capable && privilege::in_first_user_namespace()
 }

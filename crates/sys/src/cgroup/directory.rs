@@ -2,16 +2,27 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::layout::{self, Tree, Version};
 use super::owner::{self, Name};
-use super::refusal::{DELEGATE, no_directory, not_enabled};
+use super::refusal::{for_threads, has_processes, no_directory, not_enabled, not_handed_down};
 use super::{Group, Part, reading, writing};
 use crate::error::{Doing, Error, Result};
 
 /// The controllers that a group takes along where it can, for its accounts.
 const ACCOUNTS: [&str; 3] = ["cpu", "cpuacct", "memory"];
+
+/// What a group of version 2 has to have.
+#[derive(Debug, Clone, Copy)]
+struct Wanted<'a> {
+    /// The controllers that it cannot do without.
+    needed: &'a BTreeSet<&'a str>,
+    /// Those that it takes along where that costs nothing.
+    wished: &'a BTreeSet<&'a str>,
+    /// Whether single threads will be put into it.
+    threads: bool,
+}
 
 impl Group {
     /// Makes the group's directory in a tree of version 1, if it needs one there.
@@ -71,22 +82,61 @@ impl Group {
                 reason: format!("version 2 of control groups has no {domain} for threads"),
             });
         }
+        let wished: BTreeSet<&str> = ACCOUNTS.into_iter().filter(|name| tree.has(name)).collect();
+        let _alone = owner::alone(tree);
+        // Another thread of this program may have moved it meanwhile.
+        let tree = &tree.now();
+        let none = BTreeSet::new();
+        // Accounts alone are worth a group further up, and no group at all is worse than one without.
+        let attempts = match needed.is_empty() {
+            true => vec![(&wished, &none), (&none, &none)],
+            false => vec![(&needed, &wished)],
+        };
         let mut reason = None;
-        // A threaded group must be right below the group of the process.
-        let reach = if threads { 1 } else { usize::MAX };
-        for parent in tree.upwards().take(reach) {
-            match self.make_v2_in(parent, name, tree, &needed, threads) {
-                Ok(part) => return Ok(Some(part)),
-                // The first refusal is about the nearest group, which is the one to talk about.
-                Err(error) => {
-                    let _ = reason.get_or_insert(error);
+        for (needed, wished) in attempts {
+            let wanted = Wanted {
+                needed,
+                wished,
+                threads,
+            };
+            // A threaded group must be right below the group of the process.
+            let reach = if threads { 1 } else { usize::MAX };
+            let parents = tree.upwards().filter(|parent| !owner::is_aside(parent));
+            for parent in parents.take(reach) {
+                match self.make_v2_in(parent, name, tree, wanted) {
+                    Ok(part) => return Ok(Some(part)),
+                    // The first refusal is about the nearest group, which is the one to talk about.
+                    Err(error) => {
+                        let _ = reason.get_or_insert(error);
+                    }
                 }
             }
         }
-        match reason {
-            Some(error) if !needed.is_empty() => Err(error),
-            _ => Ok(None),
+        let Some(reason) = reason else {
+            return Ok(None);
+        };
+        if needed.is_empty() {
+            return Ok(None);
         }
+        let wanted = Wanted {
+            needed: &needed,
+            wished: &wished,
+            threads,
+        };
+        if !threads && lacks(&tree.own, &needed)?.is_none() && occupied(&tree.own) {
+            return self.make_v2_beside_own(name, tree, wanted).map(Some);
+        }
+        Err(reason)
+    }
+
+    /// Makes the group's directory below the own group, after the processes in there were moved into a
+    /// group beside it.
+    fn make_v2_beside_own(&self, name: &str, tree: &Tree, wanted: Wanted<'_>) -> Result<Part> {
+        let all = wanted.needed.union(wanted.wished);
+        let switched = all.map(|name| (*name).to_owned()).collect();
+        owner::move_aside(tree, switched)?;
+        self.make_v2_in(&tree.own, name, tree, wanted)
+            .inspect_err(|_| owner::move_back(&tree.own))
     }
 
     /// Makes a directory in version 2 that limits nothing, for the pressure on its members: that
@@ -95,15 +145,13 @@ impl Group {
         if !tree.own.join("cpu.pressure").exists() {
             return None;
         }
-        let part = self
-            .make_v2_in(&tree.own, name, tree, &BTreeSet::new(), false)
-            .ok()?;
-        // Below a group with threads there are none for processes.
-        let kind = fs::read_to_string(part.path.join("cgroup.type")).ok();
-        if kind.is_none_or(|kind| kind.trim() != "domain") {
-            let _ = owner::remove(&part.path, tree);
-            return None;
-        }
+        let none = BTreeSet::new();
+        let nothing = Wanted {
+            needed: &none,
+            wished: &none,
+            threads: false,
+        };
+        let part = self.make_v2_in(&tree.own, name, tree, nothing).ok()?;
         Some(Part {
             witness: true,
             ..part
@@ -115,36 +163,41 @@ impl Group {
         parent: &Path,
         name: &str,
         tree: &Tree,
-        needed: &BTreeSet<&str>,
-        threads: bool,
+        wanted: Wanted<'_>,
     ) -> Result<Part> {
-        let read = |path: PathBuf| fs::read_to_string(&path).doing(reading(&path));
-        let present = layout::words(&read(parent.join("cgroup.controllers"))?);
-        if let Some(absent) = needed.iter().find(|c| !present.iter().any(|p| p == *c)) {
-            return Err(Error::NoLimit {
-                what: "use of a controller",
-                reason: format!(
-                    "{absent} is not handed down to {}: {DELEGATE}",
-                    parent.display()
-                ),
-            });
+        if let Some(absent) = lacks(parent, wanted.needed)? {
+            return Err(not_handed_down(absent, parent));
         }
         let control = parent.join("cgroup.subtree_control");
-        let enabled = layout::words(&read(control.clone())?);
-        let missing: BTreeSet<String> = needed
+        let enabled = controllers_in(&control)?;
+        let off = |name: &&&str| !enabled.iter().any(|other| other == **name);
+        let missing: BTreeSet<&str> = wanted.needed.iter().filter(off).copied().collect();
+        let occupied = occupied(parent);
+        if occupied && !missing.is_empty() && !wanted.threads {
+            // The kernel might take a controller all the same and make this a group of threads, below
+            // which no process can be.
+            return Err(has_processes(parent));
+        }
+        let present = controllers_in(&parent.join("cgroup.controllers"))?;
+        let extra: BTreeSet<&str> = wanted
+            .wished
             .iter()
-            .filter(|c| !enabled.iter().any(|e| e == *c))
-            .map(|c| (*c).to_owned())
+            .filter(off)
+            .filter(|name| !occupied && present.iter().any(|other| other == **name))
+            .copied()
             .collect();
         // What others of this kind have switched on goes when the last of them does.
-        let mut switched = missing.clone();
+        let mut switched: BTreeSet<String> = missing
+            .union(&extra)
+            .map(|name| (*name).to_owned())
+            .collect();
         for name in owner::names_in(parent) {
             switched.extend(name.switched);
         }
         let path = parent.join(Name::new(name, switched)?.to_string());
         owner::create(&path).map_err(|error| no_directory(&path, &error))?;
         let made = || {
-            if threads {
+            if wanted.threads {
                 let kind = path.join("cgroup.type");
                 fs::write(&kind, "threaded").doing(writing(&kind, "threaded"))?;
             }
@@ -152,11 +205,19 @@ impl Group {
                 let word = format!("+{controller}");
                 fs::write(&control, &word).map_err(|error| not_enabled(&control, &word, &error))?;
             }
-            let controllers = read(path.join("cgroup.controllers"))?;
+            for controller in extra.difference(&missing) {
+                // Without it, an account is not kept.
+                let _ = fs::write(&control, format!("+{controller}"));
+            }
+            // Below a group with threads there are none for processes.
+            let kind = fs::read_to_string(path.join("cgroup.type"));
+            if !wanted.threads && kind.is_ok_and(|kind| kind.trim() != "domain") {
+                return Err(for_threads(parent));
+            }
             Ok(Part {
                 tree: tree.clone(),
                 path: path.clone(),
-                controllers: layout::words(&controllers),
+                controllers: controllers_in(&path.join("cgroup.controllers"))?,
                 witness: false,
                 counts_sockets: true,
             })
@@ -165,6 +226,29 @@ impl Group {
             let _ = owner::remove(&path, tree);
         })
     }
+}
+
+/// The controllers that a file of version 2 lists.
+fn controllers_in(file: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(file).doing(reading(file))?;
+    Ok(layout::words(&text))
+}
+
+/// A controller that a group was not given and cannot hand down.
+fn lacks<'a>(group: &Path, needed: &BTreeSet<&'a str>) -> Result<Option<&'a str>> {
+    let present = controllers_in(&group.join("cgroup.controllers"))?;
+    let mut needed = needed.iter().copied();
+    Ok(needed.find(|name| !present.iter().any(|other| other == name)))
+}
+
+/// Whether a group of version 2 has processes of its own, and so can have none below it that are limited
+/// (`Documentation/admin-guide/cgroup-v2.rst`, "No Internal Process Constraint"). The machine's topmost group
+/// may have both; it is the one without a type.
+fn occupied(group: &Path) -> bool {
+    let has_type = group.join("cgroup.type").exists();
+    // The processes of a group of threads cannot be read.
+    let processes = || fs::read_to_string(group.join("cgroup.procs"));
+    has_type && processes().is_ok_and(|text| !text.is_empty())
 }
 
 /// A new group of version 1 has neither processors nor memory nodes, and takes no member so.

@@ -34,6 +34,15 @@ impl Tree {
         self.controllers.iter().any(|name| name == controller)
     }
 
+    /// The same tree, with the group that this program is in by now.
+    pub(super) fn now(&self) -> Tree {
+        let same = |now: &Tree| now.top == self.top && now.version == self.version;
+        trees()
+            .into_iter()
+            .find(same)
+            .unwrap_or_else(|| self.clone())
+    }
+
     /// The own group and those above it, nearest first.
     pub(super) fn upwards(&self) -> impl Iterator<Item = &Path> {
         let top = self.top.as_path();

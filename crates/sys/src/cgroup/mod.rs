@@ -47,9 +47,10 @@ use layout::{Tree, Version};
 use limits::{Kind, Setting};
 use refusal::unavailable;
 
-pub use ability::{Controller, available, controllers};
+pub use ability::{Controller, available, controllers, rehearse};
 pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
 pub use owner::{Removal, remove_stale};
+pub use refusal::advice;
 pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};
 
 /// A host's share of this machine. Dropping it removes it; what is still in it is not killed, but
@@ -173,16 +174,27 @@ impl Group {
     }
 
     /// Puts the group before ordinary groups and threads beside it, within its limits: where processors
-    /// are contended it has twenty times the time of each. Threads that were put
+    /// are contended it has twenty times the time of each. Threads of this program that were put
     /// [before others](crate::priority::put_before_others) by themselves still come before it.
     ///
-    /// Does nothing where processor time is not shared out by groups.
+    /// Does nothing where processor time is not shared out by groups, nor in version 2 where the group
+    /// beside it that this program is in belongs to others as well, and would come after it.
     pub fn put_before_others(&self) -> Result<()> {
         for part in self.parts.iter().filter(|part| part.has("cpu")) {
             let (file, usual) = match part.tree.version {
                 Version::One => ("cpu.shares", 1024),
                 Version::Two => ("cpu.weight", 100),
             };
+            if part.tree.version == Version::Two {
+                let own = part.tree.now().own;
+                if owner::is_aside(&own) {
+                    // The most that the kernel takes.
+                    let (path, value) = (own.join(file), "10000");
+                    fs::write(&path, value).doing(writing(&path, value))?;
+                } else if part.path.parent() != Some(&own) {
+                    continue;
+                }
+            }
             let (path, value) = (part.path.join(file), (20 * usual).to_string());
             fs::write(&path, &value).doing(writing(&path, &value))?;
         }
@@ -301,6 +313,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for part in &self.parts {
+            let _alone = owner::alone(&part.tree);
             // A directory that stays is found by the next run's `remove_stale`.
             let _ = owner::remove(&part.path, &part.tree);
         }
@@ -443,6 +456,7 @@ mod tests {
         for part in group.parts.iter().filter(|part| part.has("cpu")) {
             let (file, value) = match part.tree.version {
                 Version::One => ("cpu.shares", "20480"),
+                Version::Two if part.path.parent() != Some(&part.tree.own) => continue,
                 Version::Two => ("cpu.weight", "2000"),
             };
             let found = fs::read_to_string(part.path.join(file)).unwrap();

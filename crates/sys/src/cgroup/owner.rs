@@ -16,14 +16,21 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+
 use super::layout::{Tree, Version, trees};
+use super::refusal::{has_processes, no_directory};
 use crate::error::{Doing, Result};
 use crate::lock::{Lock, Taken};
 
 const PREFIX: &str = "fathometer";
+
+/// The label of a group that processes were moved into to make room ([`move_aside`]); no
+/// [valid](valid_label) one.
+const ASIDE: &str = "+processes";
 
 /// How deep groups are looked for: systemd nests a user's about seven deep.
 const DEEPEST: usize = 16;
@@ -33,6 +40,9 @@ const ROUNDS: usize = 200;
 
 /// How often a directory is made again when another program removed it before it could be locked.
 const CREATIONS: usize = 32;
+
+/// How often, a millisecond apart, a lock is tried for that another program holds.
+const LOCK_ATTEMPTS: usize = 5000;
 
 /// The locks of the groups that this program has, by directory.
 static LOCKS: Mutex<BTreeMap<PathBuf, Lock>> = Mutex::new(BTreeMap::new());
@@ -65,6 +75,11 @@ impl Name {
             switched,
             label: label.to_owned(),
         })
+    }
+
+    /// Whether it is the group that a group's own processes were moved into.
+    fn is_aside(&self) -> bool {
+        self.label == ASIDE
     }
 
     pub(super) fn parse(text: &str) -> Option<Name> {
@@ -119,7 +134,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
     ))
 }
 
-fn locks() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Lock>> {
+fn locks() -> MutexGuard<'static, BTreeMap<PathBuf, Lock>> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -161,7 +176,11 @@ pub struct Removal {
 pub fn remove_stale() -> Removal {
     let mut removal = Removal::default();
     for tree in trees() {
-        for (path, name) in groups_below(&tree.top, 0) {
+        let _alone = alone(&tree);
+        let mut groups = groups_below(&tree.top, 0);
+        // A group of moved processes can go when no other group beside it needs the room.
+        groups.sort_by_key(|(_, name)| name.is_aside());
+        for (path, name) in groups {
             if name.is_running() {
                 removal.in_use.push(path);
                 continue;
@@ -184,6 +203,13 @@ pub fn remove_stale() -> Removal {
 /// Removes a group and those below it; their members go where this program is. Controllers that
 /// were switched on for it are switched off again when no other such group is beside it.
 pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
+    if is_aside(path) {
+        move_back(path.parent().unwrap_or(path));
+        return match path.exists() {
+            true => Err(io::ErrorKind::ResourceBusy.into()),
+            false => Ok(()),
+        };
+    }
     for below in directories(path) {
         remove(&below, tree)?;
     }
@@ -213,14 +239,162 @@ pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
 /// Moves the members of a group to the group of this program. Who has ended since cannot be
 /// moved, and need not be.
 fn move_out(path: &Path, members: &str, tree: &Tree) {
+    // The own group may be another than when the group was made.
+    let own = tree.now().own;
     let threads = fs::read_to_string(path.join(members)).unwrap_or_default();
     for thread in threads.lines() {
-        let alone = fs::write(tree.own.join(members), thread);
+        let alone = fs::write(own.join(members), thread);
         if alone.is_err() && tree.version == Version::Two {
             // A thread leaves a domain with its whole process or not at all.
-            let _ = fs::write(tree.own.join("cgroup.procs"), thread);
+            let _ = fs::write(own.join("cgroup.procs"), thread);
         }
     }
+}
+
+/// Whether a directory is one that processes were moved into to make room.
+pub(super) fn is_aside(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(Name::parse)
+        .is_some_and(|name| name.is_aside())
+}
+
+/// Moves all processes of this program's group (of version 2) into a group below it, so that it can hand
+/// controllers down. `switched` are the controllers that will be.
+///
+/// The group must be this program's to arrange: handed to it by systemd (`Delegate=`), the topmost of a
+/// container, or without other processes than this program, its ancestors and descendants.
+pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<PathBuf> {
+    let own = &tree.own;
+    let processes = || -> Result<Vec<String>> {
+        let path = own.join("cgroup.procs");
+        let text = fs::read_to_string(&path).doing(super::reading(&path))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    };
+    let ours = || processes().is_ok_and(|all| all.iter().all(|pid| is_related(pid)));
+    if !(is_delegated(own) || *own == tree.top || ours()) {
+        return Err(has_processes(own));
+    }
+    let mut name = Name::new("x", switched)?;
+    ASIDE.clone_into(&mut name.label);
+    let aside = own.join(name.to_string());
+    create(&aside).map_err(|error| no_directory(&aside, &error))?;
+    let moved = || {
+        for _ in 0..ROUNDS {
+            let left = processes()?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            for pid in left {
+                match fs::write(aside.join("cgroup.procs"), &pid) {
+                    Ok(()) => {}
+                    // It has ended since.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(error) => {
+                        return Err(error).doing(format!(
+                            "move process {pid} from {} into a group of its own",
+                            own.display()
+                        ));
+                    }
+                }
+            }
+        }
+        Err(has_processes(own))
+    };
+    moved().inspect_err(|_| move_back(own))?;
+    Ok(aside)
+}
+
+/// Undoes [`move_aside`], unless groups of this kind are still there that need it.
+pub(super) fn move_back(parent: &Path) {
+    if names_in(parent).iter().any(|name| !name.is_aside()) {
+        return;
+    }
+    for aside in directories(parent).iter().filter(|path| is_aside(path)) {
+        let name = aside.file_name().and_then(|name| name.to_str());
+        for controller in name
+            .and_then(Name::parse)
+            .into_iter()
+            .flat_map(|n| n.switched)
+        {
+            let _ = fs::write(
+                parent.join("cgroup.subtree_control"),
+                format!("-{controller}"),
+            );
+        }
+        locks().remove(aside);
+        for _ in 0..ROUNDS {
+            let processes = fs::read_to_string(aside.join("cgroup.procs")).unwrap_or_default();
+            for pid in processes.lines() {
+                let _ = fs::write(parent.join("cgroup.procs"), pid);
+            }
+            match fs::remove_dir(aside) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => break,
+            }
+        }
+    }
+}
+
+/// Whether systemd has handed a group to whoever is in it.
+fn is_delegated(group: &Path) -> bool {
+    [c"user.delegate", c"trusted.delegate"].iter().any(|name| {
+        let mut value = [0; 8];
+        let read = rustix::fs::getxattr(group, *name, &mut value[..]);
+        read.is_ok_and(|length| value[..length] == *b"1")
+    })
+}
+
+/// Whether a process is this program, or one of its ancestors or descendants.
+fn is_related(pid: &str) -> bool {
+    let own = std::process::id();
+    let Ok(pid) = pid.parse::<u32>() else {
+        return false;
+    };
+    ancestry(own).any(|ancestor| ancestor == pid) || ancestry(pid).any(|ancestor| ancestor == own)
+}
+
+/// A process and its ancestors.
+fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(pid), |&pid| {
+        let parent: u32 = field(pid, 4).ok()?.try_into().ok()?;
+        (parent != 0).then_some(parent)
+    })
+    .take(1000)
+}
+
+/// Keeps others of this kind, in this program and in others, from making or removing groups meanwhile:
+/// the last group to go switches controllers off that the next to come expects to be on.
+pub(super) fn alone(tree: &Tree) -> impl Drop {
+    static HERE: Mutex<()> = Mutex::new(());
+    let here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
+    let everywhere = fs::File::open(&tree.top).ok();
+    if let Some(directory) = &everywhere {
+        // Something else may have it locked for good; that is not to hold this program up.
+        for _ in 0..LOCK_ATTEMPTS {
+            match flock(directory, FlockOperation::NonBlockingLockExclusive) {
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => break,
+            }
+        }
+    }
+    Alone {
+        _everywhere: everywhere,
+        _here: here,
+    }
+}
+
+struct Alone {
+    _everywhere: Option<fs::File>,
+    _here: MutexGuard<'static, ()>,
+}
+
+impl Drop for Alone {
+    /// The lock on the directory goes with its descriptor, before that of this program.
+    fn drop(&mut self) {}
 }
 
 /// The names of this program's kind among the groups directly below `parent`.
@@ -236,7 +410,7 @@ fn switch_off(removed: &Path) {
     let (Some(name), Some(parent)) = (name.and_then(Name::parse), removed.parent()) else {
         return;
     };
-    if !names_in(parent).is_empty() {
+    if names_in(parent).iter().any(|name| !name.is_aside()) {
         return;
     }
     for controller in &name.switched {
@@ -246,6 +420,7 @@ fn switch_off(removed: &Path) {
             format!("-{controller}"),
         );
     }
+    move_back(parent);
 }
 
 fn groups_below(path: &Path, depth: usize) -> Vec<(PathBuf, Name)> {
@@ -278,11 +453,17 @@ fn pid_namespace() -> io::Result<u64> {
 
 /// When a process started, in ticks since the machine did: field 22 of its `stat`.
 fn start_time(pid: u32) -> io::Result<u64> {
+    field(pid, 22)
+}
+
+/// A field of a process's `stat`, numbered as in `man 5 proc_pid_stat`, behind its name.
+fn field(pid: u32, number: usize) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let start = stat
-        .rfind(')')
-        .and_then(|end| stat[end + 1..].split_whitespace().nth(22 - 3)?.parse().ok());
-    start.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    let found = stat.rfind(')').and_then(|end| {
+        let mut fields = stat[end + 1..].split_whitespace();
+        fields.nth(number - 3)?.parse().ok()
+    });
+    found.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 #[cfg(test)]
@@ -349,6 +530,37 @@ mod tests {
         assert!(!left.exists(), "{removal:?}");
         remove(&held, &tree).unwrap();
         assert!(!held.exists() && !locks().contains_key(&held));
+    }
+
+    #[test]
+    fn relatives_are_ancestors_and_descendants() {
+        let own = std::process::id();
+        assert!(is_related(&own.to_string()) && ancestry(own).count() > 1);
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .unwrap();
+        assert!(is_related(&child.id().to_string()));
+        assert!(!is_related("0"), "a process of another PID namespace");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let strangers = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
+            let name = entry.file_name();
+            let pid: Option<u32> = name.to_str().and_then(|name| name.parse().ok());
+            pid.is_some_and(|pid| !is_related(&pid.to_string()))
+        });
+        println!("{} others", strangers.count());
+    }
+
+    #[test]
+    fn the_group_of_moved_processes_is_known_by_its_name() {
+        let mut name = Name::new("x", BTreeSet::from(["cpu".to_owned()])).unwrap();
+        assert!(!name.is_aside());
+        ASIDE.clone_into(&mut name.label);
+        assert!(is_aside(
+            &Path::new("/sys/fs/cgroup").join(name.to_string())
+        ));
+        assert!(!valid_label(ASIDE));
     }
 
     #[test]

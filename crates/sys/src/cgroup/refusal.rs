@@ -6,10 +6,18 @@ use std::path::Path;
 use super::Resource;
 use super::layout::Tree;
 use crate::error::Error;
+use crate::privilege;
 
-/// What helps whoever is not root.
-pub(super) const DELEGATE: &str = "run as root, or in a scope of its own with `systemd-run --user --scope -p \
-                        Delegate=yes fathometer …`";
+/// What helps where a group cannot be made or has no controllers to give.
+pub fn advice() -> &'static str {
+    if privilege::is_machine_root() {
+        "run in a scope of its own with `systemd-run --scope -p Delegate=yes fathometer …`, or give a \
+         container its control groups (docker: --privileged)"
+    } else {
+        "run as root, or in a scope of its own with `systemd-run --user --scope -p Delegate=yes \
+         fathometer …`"
+    }
+}
 
 /// Why no tree here has a controller.
 pub(super) fn unavailable(resource: Resource, trees: &[Tree]) -> String {
@@ -20,10 +28,17 @@ pub(super) fn unavailable(resource: Resource, trees: &[Tree]) -> String {
     versions.dedup();
     match versions.as_slice() {
         [] => "no control groups are mounted: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
+        _ if privilege::is_machine_root() => format!(
+            "none of the control groups mounted here has the controller {}: the kernel was started \
+             without it (cgroup_disable=, cgroup_enable=), or a container was not given it (docker: \
+             --privileged)",
+            versions.join(" or ")
+        ),
         _ => format!(
             "none of the control groups mounted here has the controller {}; a container or a \
-             user's session may not have been given it: {DELEGATE}",
-            versions.join(" or ")
+             user's session may not have been given it: {}",
+            versions.join(" or "),
+            advice()
         ),
     }
 }
@@ -36,7 +51,7 @@ pub(super) fn no_directory(path: &Path, error: &io::Error) -> Error {
              (docker: --privileged)"
         ),
         Some(libc::EACCES | libc::EPERM) => {
-            format!("no group may be made in {parent}: {DELEGATE}")
+            format!("no group may be made in {parent}: {}", advice())
         }
         _ => format!("no group can be made in {parent}: {error}"),
     };
@@ -47,16 +62,51 @@ pub(super) fn no_directory(path: &Path, error: &io::Error) -> Error {
 }
 
 pub(super) fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Error {
-    let group = control.parent().unwrap_or(control).display();
+    let parent = control.parent().unwrap_or(control);
+    let group = parent.display();
     let reason = match error.raw_os_error() {
-        Some(libc::EBUSY) => format!(
-            "{group} has processes of its own, and then Linux limits nothing below it: {DELEGATE}"
-        ),
+        Some(libc::EBUSY) => return has_processes(parent),
+        Some(libc::EOPNOTSUPP) => return for_threads(parent),
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
-            format!("{group} may not be changed: {DELEGATE}")
+            format!("{group} may not be changed: {}", advice())
         }
         _ => format!("{word} was refused by {group}: {error}"),
     };
+    no_controller(reason)
+}
+
+/// A group that was not given a controller.
+pub(super) fn not_handed_down(controller: &str, group: &Path) -> Error {
+    let group = group.display();
+    no_controller(match privilege::is_machine_root() {
+        true => format!("{controller} is not handed down to {group}: {}", advice()),
+        false => format!(
+            "{controller} is not handed down to {group}: run as root, or have it handed down to users \
+             (`systemctl edit user@.service`, then Delegate=cpu cpuset io memory pids below \
+             [Service]) and use `systemd-run --user --scope -p Delegate=yes fathometer …`"
+        ),
+    })
+}
+
+/// A group with processes, which can limit nothing below it.
+pub(super) fn has_processes(group: &Path) -> Error {
+    no_controller(format!(
+        "{} has processes of its own, and then Linux limits nothing below it: {}",
+        group.display(),
+        advice()
+    ))
+}
+
+/// A group of threads, below which nothing but threads can be.
+pub(super) fn for_threads(group: &Path) -> Error {
+    no_controller(format!(
+        "{} is a group of threads, and no process can be below it: {}",
+        group.display(),
+        advice()
+    ))
+}
+
+fn no_controller(reason: String) -> Error {
     Error::NoLimit {
         what: "use of a controller",
         reason,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer_sys::cgroup::{CpuLimit, Group, Limits, remove_stale, thread_number};
+use fathometer_sys::cgroup::{CpuLimit, Group, Limits, rehearse, remove_stale, thread_number};
 use fathometer_sys::error::Error;
 
 use host::{PATIENCE, Shell, group};
@@ -262,6 +262,26 @@ fn what_cannot_be_limited_is_said_with_the_reason() {
     };
     let error = Group::create("cores", &limits).unwrap_err();
     assert!(!error.to_string().is_empty());
+}
+
+/// What a trial does with a group, and what `doctor` says yes to: with processes in it, started there and
+/// moved there.
+#[test]
+fn a_host_is_rehearsed_with_processes_and_leaves_nothing() {
+    if group("rehearsed", &cpu(0.5)).is_none() {
+        return;
+    }
+    let limits = Limits {
+        descriptors: Some(64),
+        ..cpu(0.5)
+    };
+    let place = rehearse(&limits).unwrap();
+    assert!(place.contains("control groups version"), "{place}");
+    let nowhere = Limits {
+        cores: Some(vec![100_000]),
+        ..Limits::default()
+    };
+    rehearse(&nowhere).unwrap_err();
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::data;
 use crate::leftovers;
 use crate::server::{self, definition::Definition};
 use crate::study::run::machine_facts;
+use crate::trial;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -27,6 +28,9 @@ pub struct DoctorArguments {
     #[arg(long, conflicts_with = "json")]
     clean: bool,
 }
+
+/// The ability that load studies rest on.
+const TRIAL: &str = "host of a trial";
 
 /// Abilities of one kind.
 struct Group {
@@ -63,6 +67,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     ];
     // Last: the program may not be the same user afterwards.
     groups[1].abilities.extend(other_limits());
+    groups[1].abilities.push(host_of_a_trial());
     groups[0].abilities.push(probes::priorities());
     groups[0].abilities.push(probes::page_cache());
     let mut all = groups.iter().flat_map(|group| &group.abilities);
@@ -93,12 +98,16 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
         for group in &groups {
             print_group(group);
         }
+        let mut limits = groups[1].abilities.iter();
+        let trials = limits.all(|ability| ability.name != TRIAL || ability.state.is_ok());
         println!(
             "{}",
-            if able {
-                "experiments can be run here"
-            } else {
-                "experiments cannot be run here: see the lines with NO"
+            match (able, trials) {
+                (true, true) => "experiments can be run here",
+                (true, false) =>
+                    "experiments with pages can be run here, load studies and bottleneck cannot: see \
+                     host of a trial",
+                (false, _) => "experiments cannot be run here: see the lines with NO",
             }
         );
     }
@@ -116,7 +125,7 @@ fn other_limits() -> Vec<Ability> {
         descriptors: Some(64),
         ..Limits::default()
     };
-    let descriptors = cgroup::Group::create("probe", &few)
+    let descriptors = cgroup::rehearse(&few)
         .map(|_| format!("in every process that a host starts, up to {most}"));
     let backlog = privilege::acquire()
         .and_then(|_| Namespace::new()?.set_listen_backlog(16))
@@ -144,6 +153,18 @@ fn other_limits() -> Vec<Ability> {
         state: state.map_err(|error| error.to_string()),
     })
     .collect()
+}
+
+/// The host of a load study's trial, built by what builds it there. To be asked when this program has the
+/// right to make namespaces.
+fn host_of_a_trial() -> Ability {
+    Ability {
+        name: TRIAL.to_owned(),
+        purpose: "load studies and bottleneck: a host that receives packets within its limits"
+            .to_owned(),
+        required: false,
+        state: trial::rehearse().map_err(|error| error.to_string()),
+    }
 }
 
 fn servers() -> Result<Vec<Ability>, Failure> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 
-use fathometer_sys::cgroup::{Group, Limits};
+use fathometer_sys::cgroup::{self, Group, Limits};
 use fathometer_sys::privilege::Ability;
 use fathometer_sys::probe::{NetworkProbe, SystemProbe};
 use fathometer_sys::reclaim;
@@ -121,7 +121,8 @@ fn memory_account() -> Result<String, String> {
         ("programs and files", memory.current.is_some()),
         ("sockets", memory.sockets.is_some()),
     ];
-    listed("of", &found).ok_or_else(|| "no control group keeps one: run as root".to_owned())
+    listed("of", &found)
+        .ok_or_else(|| format!("no control group keeps one here: {}", cgroup::advice()))
 }
 
 fn perf_counters() -> Result<String, String> {
