@@ -21,6 +21,7 @@
 //! - [`sched`]: where threads run
 //! - [`usage`]: what a thread has used
 //! - [`page_cache`], [`reclaim`]: what of a file is in memory, and who takes it from there
+//! - [`heap`]: memory that the allocator keeps
 //! - [`machine`]: what a reader must know of the machine
 //! - [`signal`]: the user's wish to end
 //! - [`terminal`]: the terminal while a view has it
@@ -31,6 +32,7 @@ pub mod clock;
 pub mod counters;
 pub mod era;
 pub mod error;
+pub mod heap;
 pub mod machine;
 pub mod namespace;
 pub mod netlink;
