@@ -589,6 +589,47 @@ fn more_connections_than_descriptors_wait_their_turn() {
 }
 
 #[test]
+fn memory_returns_when_a_crowd_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "hello").unwrap();
+    let server = Server::start(folder.path(), &["--threads", "1"]);
+    server.get("/a");
+    let before = server.memory();
+    // Heads that are not whole: nearly as much as may be kept of each.
+    let head = format!(
+        "GET /a HTTP/1.1\r\nHost: h\r\nX: {}\r\n",
+        "x".repeat(15_000)
+    );
+    let mut crowd: Vec<Client> = (0..900)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send(&head);
+            client
+        })
+        .collect();
+    let kept = wait_for(|| Some(server.memory()).filter(|now| now - before > 10_000_000));
+    // They leave in another order than that in which they came.
+    let mut place = 0;
+    while !crowd.is_empty() {
+        place = (place + 389) % crowd.len();
+        crowd.swap_remove(place);
+    }
+    wait_for(|| (server.memory() < before + (kept - before) / 2).then_some(()));
+    assert_eq!(server.get("/a").content, b"hello");
+}
+
+/// Asks again and again for what comes about within seconds.
+fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("a minute has passed");
+}
+
+#[test]
 fn slow_posts_do_not_lock_others_out() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "hello").unwrap();

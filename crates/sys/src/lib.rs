@@ -24,6 +24,7 @@
 //! - [`usage`]: what a thread has used
 //! - [`page_cache`], [`reclaim`]: what of a file is in memory, and who takes it from there
 //! - [`lock`]: ownership of files and folders, until the owner exits
+//! - [`heap`]: memory that the allocator keeps
 //! - [`machine`]: what a reader must know of the machine
 //! - [`signal`]: the user's wish to end
 //! - [`terminal`]: the terminal while a view has it
@@ -35,6 +36,7 @@ pub mod counters;
 pub mod era;
 pub mod error;
 pub mod handover;
+pub mod heap;
 pub mod helper;
 pub mod lock;
 pub mod machine;

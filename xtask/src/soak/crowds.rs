@@ -149,21 +149,19 @@ fn crowd(
     while !orders.are_over() {
         let mut room = BEGUN_AT_ONCE;
         for place in &mut places {
-            match place {
-                None if room > 0 => {
+            let Some((stream, next)) = place else {
+                if room > 0 {
                     room -= 1;
                     if let Ok(stream) = connect(server, kind) {
                         begun.fetch_add(1, Ordering::Relaxed);
                         *place = Some((stream, 1));
                     }
                 }
-                None => {}
-                Some((stream, next)) => {
-                    if say(stream, &(kind.step)(next), kind.reads).is_err() {
-                        ended.fetch_add(1, Ordering::Relaxed);
-                        *place = None;
-                    }
-                }
+                continue;
+            };
+            if say(stream, &(kind.step)(next), kind.reads).is_err() {
+                ended.fetch_add(1, Ordering::Relaxed);
+                *place = None;
             }
         }
         std::thread::sleep(kind.every);
@@ -183,14 +181,16 @@ fn say(stream: &mut TcpStream, text: &[u8], reads: bool) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
         _ => {}
     }
+    if !reads {
+        return Ok(());
+    }
     let mut buffer = [0; 4096];
-    while reads {
+    loop {
         match stream.read(&mut buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         }
     }
-    Ok(())
 }

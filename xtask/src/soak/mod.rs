@@ -185,13 +185,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     orders.stop.store(true, Ordering::Relaxed);
     told.extend(attacks.drain(..).map(Attack::end));
     let took = clock.now().since(begun);
-    conclude(
-        arguments,
-        &samples,
-        told,
-        took,
-        [clear.end()?, secure.end()?],
-    )
+    let said = [clear.end()?, secure.end()?];
+    conclude(arguments, &samples, &told, took, &said)
 }
 
 /// Starts all kinds of attackers.
@@ -217,9 +212,9 @@ fn attack(
 fn conclude(
     arguments: &Arguments,
     samples: &[Sample],
-    attackers: Vec<Value>,
+    attackers: &[Value],
     took: Duration,
-    said: [String; 2],
+    said: &[String; 2],
 ) -> Result<ExitCode, String> {
     let phases: Vec<Value> = Phase::ALL
         .into_iter()

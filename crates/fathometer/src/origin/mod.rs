@@ -11,6 +11,7 @@
 
 pub(crate) mod access_log;
 mod connection;
+pub(crate) mod crowd;
 pub mod folder;
 mod kept;
 mod listing;
@@ -30,13 +31,14 @@ use std::time::Duration;
 
 use fathometer_http::origin::Origin;
 use fathometer_model::Instant;
-use fathometer_sys::{Clock, socket};
+use fathometer_sys::{Clock, heap, socket};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use self::access_log::AccessLog;
 pub use self::access_log::{LogFile, LogFormat};
 use self::connection::{Buffers, Lent, Open, Outcome};
+use self::crowd::Crowd;
 pub use self::kept::PackageFolder;
 use self::machine::{Common, Handed};
 pub use self::protocols::Protocols;
@@ -222,6 +224,7 @@ pub struct OriginLoop {
     /// With so many connections open, others are reset.
     shed_above: usize,
     timers: Timers,
+    crowd: Crowd,
     /// Connections that have had their turn and have more to do.
     again: Vec<usize>,
     /// Whether a listener may have more connections, or until when there is no point in asking.
@@ -287,6 +290,7 @@ impl OriginLoop {
             most_open: LISTENER,
             shed_above: usize::MAX,
             timers: Timers::default(),
+            crowd: Crowd::default(),
             again: Vec::new(),
             accepting: Accepting::WhenReady,
             spoken: None,
@@ -394,6 +398,9 @@ impl OriginLoop {
             }
             self.accept(woken, &mut buffers);
             self.serve_alarms(woken, &mut buffers);
+            if self.crowd.has_gone(self.open_now(), woken) {
+                heap::give_back();
+            }
             if let Some(log) = &mut self.log {
                 log.flush_due(woken);
             }
@@ -423,6 +430,7 @@ impl OriginLoop {
             self.timers.next(now),
             resumed,
             self.drained_by.map(|by| by.since(now)),
+            self.crowd.due(self.open_now(), now),
             self.log.as_ref().and_then(|log| log.due(now)),
         ]
         .into_iter()

@@ -14,13 +14,14 @@ use fathometer_model::Instant;
 use fathometer_quic::{ConnectionKey, Endpoint, Transmit};
 use fathometer_sys::poller::{Poller, Ready};
 use fathometer_sys::udp::ReceiveBuffer;
-use fathometer_sys::{Clock, UdpSocket};
+use fathometer_sys::{Clock, UdpSocket, heap};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::ServiceOptions;
 use super::connection::{Open, Outcome};
 use crate::origin::OriginStatistics;
 use crate::origin::access_log::AccessLog;
+use crate::origin::crowd::Crowd;
 use crate::origin::timers::{Alarm, Timers};
 use crate::origin::wall_clock::WallClock;
 use crate::origin::{YIELDS_AFTER, longest};
@@ -120,6 +121,7 @@ pub(super) struct Worker {
     clock: Clock,
     shared: Arc<Shared>,
     timers: Timers,
+    crowd: Crowd,
     buffer: ReceiveBuffer,
     file_buffer: FileBuffer,
     log: Option<AccessLog>,
@@ -156,6 +158,7 @@ impl Worker {
                 wake,
             }),
             timers: Timers::default(),
+            crowd: Crowd::default(),
             buffer: ReceiveBuffer::new(sockets.coalescing),
             file_buffer: FileBuffer::default(),
             log: options.log.clone().map(|log| AccessLog::new(log, clock)),
@@ -257,6 +260,9 @@ impl Worker {
                 self.ports[port].answer()?;
                 self.serve_due(port)?;
             }
+            if self.crowd.has_gone(self.open_now(), woken) {
+                heap::give_back();
+            }
             if let Some(log) = &mut self.log {
                 log.flush_due(woken);
             }
@@ -274,6 +280,10 @@ impl Worker {
             self.statistics.busy_max_ns = self.statistics.busy_max_ns.max(busy);
         }
         Ok(())
+    }
+
+    fn open_now(&self) -> usize {
+        self.ports.iter().map(|port| port.count).sum()
     }
 
     /// Takes note of what the poll said.
@@ -298,6 +308,7 @@ impl Worker {
         [
             self.timers.next(now),
             self.drained_by.map(|by| by.since(now)),
+            self.crowd.due(self.open_now(), now),
             self.log.as_ref().and_then(|log| log.due(now)),
         ]
         .into_iter()
