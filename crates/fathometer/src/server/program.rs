@@ -279,8 +279,10 @@ fn with_user_or_without(template: &str) -> String {
 /// Whether a program that is started here may become another user. Root of a user namespace that has no
 /// other user may not, and neither may whoever is not root.
 fn may_become_others() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    rustix::process::geteuid().is_root() && has_other_users(&map)
+    let map = fs::read_to_string("/proc/self/uid_map");
+    // A kernel without user namespaces has no such file.
+    let has_others = map.map_or(true, |map| has_other_users(&map));
+    rustix::process::geteuid().is_root() && has_others
 }
 
 /// Whether a user namespace with this `uid_map` has users beside its root: each line is the first user
