@@ -95,7 +95,7 @@ impl<'a> Digest<'a> {
         }
         Some(format!(
             "Verdicts are preliminary: an interval from {fewest} replicates covers the true value about {} % of \
-             the time. From {} replicates on it is {} % (`--replicates {}`).",
+             the time. From {} replicates on it is {} % (--replicates {}).",
             (share * 100.0).round(),
             enough_replicates(self.bootstrap.level),
             (self.bootstrap.level * 100.0).round(),

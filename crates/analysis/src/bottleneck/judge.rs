@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use fathometer_model::Seed;
 
-use super::suspicion::unexplained_wait;
+use super::suspicion::{is_starved, unexplained_wait};
 use super::words::{self, capital, list, percent};
 use super::{
     Basis, Confidence, Counts, Effect, Elasticity, Observation, Outcome, Ranked, Resource,
@@ -133,6 +133,7 @@ impl Case {
         }
         self.limiting()
             .or_else(|| self.together())
+            .or_else(|| self.starved())
             .or_else(|| self.unclear())
             .unwrap_or_else(|| self.by_elimination())
     }
@@ -220,6 +221,22 @@ impl Case {
             .map(|elasticity| elasticity.resource)
             .collect();
         Some(Outcome::Together { resources })
+    }
+
+    /// The machine's processors were used up, and not by the host alone: no step of the host's limits shows
+    /// that, and what is left is not the server.
+    fn starved(&self) -> Option<Outcome> {
+        if !is_starved(&self.signals) {
+            return None;
+        }
+        let idle = percent(self.signals.machine_idle?);
+        let used = percent(self.signals.cpu_of_quota?);
+        Some(undecided(format!(
+            "the processors of this machine are used up ({idle} idle) while the host has {used} of the \
+             processor time that it may use: the generator, the path or other programs have the rest. Give \
+             the host less than it gets now (--cpu), so that its own limit is met first, or run on a machine \
+             with more processors or less to do"
+        )))
     }
 
     /// Why elimination would not be safe.
@@ -535,6 +552,42 @@ fn told(elasticity: &Elasticity) -> String {
     response.unwrap_or_default()
 }
 
+/// What remains to be said of a resource that is named by elimination: what the steps of the others did.
+fn eliminated(verdict: &Verdict, named: Resource) -> Vec<String> {
+    let varied = || {
+        let ranking = verdict.ranking.iter();
+        let others = ranking.filter(|ranked| ranked.resource != named);
+        others.filter_map(|ranked| ranked.elasticity.as_ref())
+    };
+    let limits: Vec<&Elasticity> = varied().filter(|e| e.resource.is_a_limit()).collect();
+    let nouns = |of: &[&Elasticity]| -> String {
+        let nouns: Vec<String> = of
+            .iter()
+            .map(|e| format!("the {}", e.resource.noun()))
+            .collect();
+        list(&nouns)
+    };
+    let differ: Vec<&Elasticity> = limits
+        .iter()
+        .filter(|elasticity| elasticity.effect >= Effect::Contributes)
+        .copied()
+        .collect();
+    let mut parts = vec![match (limits.is_empty(), differ.is_empty()) {
+        (true, _) => "no limit of the host was varied".to_owned(),
+        (false, true) => "none of the limits that were varied makes a difference".to_owned(),
+        (false, false) => format!(
+            "of the limits that were varied only {} contributes",
+            nouns(&differ)
+        ),
+    }];
+    let load = varied().filter(|elasticity| elasticity.resource == Resource::Load);
+    parts.extend(
+        load.filter(|load| load.effect >= Effect::Contributes)
+            .map(told),
+    );
+    parts
+}
+
 fn undecided(reason: String) -> Outcome {
     Outcome::Undecided { reason }
 }
@@ -552,7 +605,7 @@ fn summary(verdict: &Verdict) -> String {
         Outcome::Limited { resource, basis } => {
             let mut parts = first(*resource);
             if *basis == Basis::Elimination {
-                parts.push("nothing that was varied made a difference".to_owned());
+                parts.extend(eliminated(verdict, *resource));
             }
             let head = match resource {
                 Resource::Load => "nothing within the host limited, the load itself did".to_owned(),

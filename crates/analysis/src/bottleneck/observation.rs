@@ -79,6 +79,9 @@ pub struct Signals {
     pub cpu_per_exchange: Option<Duration>,
     /// Share of the time in which something in the host waited for a processor (PSI, some).
     pub cpu_pressure: Option<f64>,
+    /// Share of the processor time of the whole machine that nothing used: neither the host nor the
+    /// generator, the path or other programs.
+    pub machine_idle: Option<f64>,
 
     /// The host's limit of memory.
     pub memory_limit: Option<Bytes>,
@@ -187,6 +190,7 @@ impl Signals {
             throttled_periods,
             busiest_thread,
             cpu_pressure,
+            machine_idle,
             memory_of_limit,
             refaults_per_s,
             page_in_bytes_per_s,

@@ -17,6 +17,8 @@ use super::{Resource, Signals};
 const FULL: f64 = 0.95;
 /// Use from here on leaves room for bursts to wait.
 const NEARLY: f64 = 0.85;
+/// A machine that is idle for less than this has no processor time to give.
+const EXHAUSTED: f64 = 0.05;
 /// Use from here on is worth a word.
 const MUCH: f64 = 0.70;
 
@@ -96,6 +98,13 @@ pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
     (!whole.is_zero()).then(|| (wait, wait.as_secs_f64() / whole.as_secs_f64()))
 }
 
+/// Whether the machine has no processor time left although the host did not use what it may: the generator,
+/// the path or other programs have the rest. What its server waits for is then the machine.
+pub(super) fn is_starved(signals: &Signals) -> bool {
+    let used = signals.cpu_of_quota.unwrap_or(0.0);
+    signals.machine_idle.is_some_and(|idle| idle < EXHAUSTED) && used < NEARLY
+}
+
 /// The mean time of an exchange by its parts; connecting may be left out of it (persistent
 /// connections), the rest not.
 fn whole(signals: &Signals) -> Option<Duration> {
@@ -150,7 +159,7 @@ impl Seen<'_> {
             return None;
         }
         // Waiting for a processor, a disk or a worker looks the same from outside.
-        let has_time = signals.cpu_of_quota.is_some_and(|used| used < MUCH);
+        let has_time = signals.cpu_of_quota.is_some_and(|used| used < MUCH) && !is_starved(signals);
         let confidence = match limit {
             Some(Confidence::Strong) => return None,
             Some(Confidence::Likely) => Confidence::Possible,

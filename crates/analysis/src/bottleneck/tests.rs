@@ -210,6 +210,51 @@ fn a_saturated_core_that_nothing_could_vary_is_named_by_elimination() {
 }
 
 #[test]
+fn a_machine_without_processor_time_to_spare_is_no_server_that_waits() {
+    let mut plant = sleep();
+    plant.signals.machine_idle = Some(0.4);
+    assert_eq!(plant.verdict().named(), Some(Resource::ServerItself));
+    // The same, but the server's processes wait for a processor that others have.
+    plant.signals.machine_idle = Some(0.02);
+    let verdict = plant.verdict();
+    assert_eq!(verdict.named(), None, "{verdict:#?}");
+    for part in ["the processors of this machine are used up", "--cpu"] {
+        assert!(verdict.summary.contains(part), "{}", verdict.summary);
+    }
+    let itself = suspect(&plant.signals)
+        .into_iter()
+        .find(|suspicion| suspicion.resource == Resource::ServerItself);
+    assert!(itself.is_none_or(|suspicion| suspicion.confidence == Confidence::Possible));
+    // A host that uses up its own share has what it may.
+    let mut own = cpu();
+    own.signals.machine_idle = Some(0.02);
+    assert_eq!(own.verdict().named(), Some(Resource::Cpu));
+}
+
+#[test]
+fn what_is_named_by_elimination_does_not_deny_what_a_step_gave() {
+    let mut plant = sleep();
+    for (resource, _, elasticity) in &mut plant.answers {
+        if *resource == Resource::Load {
+            *elasticity = 0.8;
+        }
+    }
+    let verdict = plant.verdict();
+    assert_eq!(
+        verdict.named(),
+        Some(Resource::ServerItself),
+        "{verdict:#?}"
+    );
+    let summary = &verdict.summary;
+    assert!(!summary.contains("nothing that was varied"), "{summary}");
+    assert!(
+        summary.contains("none of the limits that were varied makes a difference"),
+        "{summary}"
+    );
+    assert!(summary.contains("25 % more load gave"), "{summary}");
+}
+
+#[test]
 fn limits_at_the_same_height_are_named_together() {
     let mut plant = cpu();
     plant.signals.link_down = Some(0.97);

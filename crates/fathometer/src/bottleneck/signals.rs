@@ -190,6 +190,7 @@ fn of_probes(signals: &mut Signals, setup: &Setup, measured: &Measured, step: &S
     let rate = |count: Option<u64>| count.and_then(|count| step.per_second(count));
     let capacity = setup.capacity();
     signals.cpu_quota_cores = Some(capacity);
+    signals.machine_idle = change.system.as_ref().and_then(|system| system.spare());
     if let Some(cpu) = group.and_then(|group| group.cpu.as_ref()) {
         signals.cpu_of_quota = step.share(cpu.total).map(|cores| cores / capacity);
         // Without a quota the counters are there and say nothing.

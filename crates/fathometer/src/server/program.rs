@@ -208,7 +208,7 @@ impl Invocation {
         place: Place<'_>,
         throttle: &Throttle,
     ) -> Result<Invocation, ServerError> {
-        let template = definition.template(program)?;
+        let template = &with_user_or_without(definition.template(program)?);
         let mut words = words(program, installed, place, throttle);
         if let Access::Tls(credentials) = place.access {
             let files = credentials
@@ -266,10 +266,46 @@ impl Invocation {
     }
 }
 
+/// A configuration without the lines that say which user to become, where there is no other user to become.
+fn with_user_or_without(template: &str) -> String {
+    if may_become_others() {
+        return template.to_owned();
+    }
+    let names_user = |line: &&str| line.contains("{user}") || line.contains("{group}");
+    let kept: Vec<&str> = template.lines().filter(|line| !names_user(line)).collect();
+    kept.join("\n") + "\n"
+}
+
+/// Whether a program that is started here may become another user. Root of a user namespace that has no
+/// other user may not, and neither may whoever is not root.
+fn may_become_others() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map");
+    // A kernel without user namespaces has no such file.
+    let has_others = map.map_or(true, |map| has_other_users(&map));
+    rustix::process::geteuid().is_root() && has_others
+}
+
+/// Whether a user namespace with this `uid_map` has users beside its root: each line is the first user
+/// inside, the first outside, and how many there are.
+fn has_other_users(map: &str) -> bool {
+    let lines = map.lines().map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        (numbers.next(), numbers.nth(1))
+    });
+    let mut users = lines.filter_map(|(first, count)| first?.ok().zip(count?.ok()));
+    users.any(|(first, count)| first > 0 || count > 1)
+}
+
 /// What comes before a program that cannot become another user by itself.
 fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    if !may_become_others() {
+        return as_the_only_user();
+    }
     let user = installed.user.as_ref().filter(|_| program.started_as_user);
-    let (Some(user), true) = (user, rustix::process::geteuid().is_root()) else {
+    let Some(user) = user else {
         return Vec::new();
     };
     let Some(setpriv) = on_path("setpriv") else {
@@ -288,6 +324,25 @@ fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
     ]
     .into()
 }
+
+/// What starts a program as the one user there is, under a number that is not root's: servers that find
+/// themselves root want to become another user, and refuse to run when they cannot. As a user like any
+/// other the program may not listen on port 80, unless its network namespace lets everybody.
+fn as_the_only_user() -> Vec<String> {
+    const OPEN_PORTS: &str = "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start; exec \"$@\"";
+    let Some(unshare) = on_path("unshare") else {
+        return Vec::new();
+    };
+    let unshare = unshare.display().to_string();
+    let words = ["/bin/sh", "-c", OPEN_PORTS, "sh", &unshare, "--user"];
+    let number = |option: &str| format!("--map-{option}={ONLY_USER}");
+    let mut prefix: Vec<String> = words.map(str::to_owned).into();
+    prefix.extend([number("user"), number("group"), "--".to_owned()]);
+    prefix
+}
+
+/// The number of the only user within the namespace of a server: that of nobody.
+const ONLY_USER: u32 = 65_534;
 
 /// A word that a shell takes as it is.
 fn quoted(word: &str) -> String {
@@ -356,6 +411,16 @@ mod tests {
             group: Some("www-data".to_owned()),
             behind,
         }
+    }
+
+    #[test]
+    fn a_namespace_with_one_user_has_no_others() {
+        assert!(has_other_users("         0          0 4294967295\n"));
+        assert!(has_other_users("0 1000 1\n1 100000 65536\n"));
+        assert!(has_other_users("33 1000 1\n"));
+        assert!(!has_other_users("         0       1000          1\n"));
+        assert!(!has_other_users(""));
+        assert!(!has_other_users("x"));
     }
 
     /// The words in braces that a text has left.

@@ -61,6 +61,47 @@ fn a_user_who_may_not_limit_hosts_gets_a_run_that_says_so_or_a_reason() {
     assert_eq!(place.processes(), Vec::<String>::new());
 }
 
+#[test]
+fn servers_run_as_the_only_user_of_a_namespace() {
+    // Each with a name of its own for the setting that says which user to become.
+    let studies: [(&str, &str, &[&str]); 3] = [
+        ("protocols-today", "nginx", &["policy=h2"]),
+        ("protocols-today", "h2o", &["policy=h2"]),
+        (
+            "nielsen97",
+            "httpd",
+            &["policy=h1.1", "path=lan", "era=today"],
+        ),
+    ];
+    for (study, server, only) in studies {
+        let place = Place::new();
+        let run = place.run();
+        let mut command = Command::new("unshare");
+        command
+            .args([
+                "--user",
+                "--map-root-user",
+                env!("CARGO_BIN_EXE_fathometer"),
+            ])
+            .args(["study", study, "--quiet", "--replicates", "1"]);
+        command.arg("--only").arg(format!("server={server}"));
+        for level in only {
+            command.args(["--only", level]);
+        }
+        command.arg("--output").arg(&run);
+        let ended = place.start(command).ended_within(AT_LAST);
+        let records = fs::read_to_string(run.join("replicates.ndjson"));
+        let Ok(records) = records else {
+            // No such server here, or no such namespaces.
+            assert_ne!(ended.code, Some(101), "{}", ended.err);
+            continue;
+        };
+        // A busy machine may make a replicate late; the server is there all the same.
+        assert!(!records.contains("before it took connections"), "{records}");
+        assert!(!records.is_empty(), "{}", ended.err);
+    }
+}
+
 /// Every refusal says what would help; which depends on what is refused.
 fn assert_told_what_helps(study: &Ended) {
     study.assert_failed(&[]);

@@ -56,7 +56,7 @@ pub(super) fn no_directory(path: &Path, error: &io::Error) -> Error {
         _ => format!("no group can be made in {parent}: {error}"),
     };
     Error::NoLimit {
-        what: "host",
+        what: "limits",
         reason,
     }
 }

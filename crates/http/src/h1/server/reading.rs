@@ -149,6 +149,9 @@ impl Connection {
             method: request::method(bytes),
             ..Served::unread(now)
         };
+        if self.config.upgrade && self.requests == 0 && request::is_other_protocol(bytes) {
+            return self.refuse_silently(refusal, served, text);
+        }
         self.refuse_as(refusal, served, text, now);
     }
 

@@ -95,6 +95,22 @@ pub(super) fn method(bytes: &[u8]) -> Method {
     Method::from_token(&bytes[..end.unwrap_or(bytes.len())])
 }
 
+/// Whether a first line has the three words of a request line, of which the second is no target and the
+/// third no version: whoever sent it speaks something else.
+pub(super) fn is_other_protocol(bytes: &[u8]) -> bool {
+    let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
+    let mut words = bytes[..end].split(|&byte| byte == b' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return false;
+    };
+    fields::is_token(method)
+        && fields::is_token(target)
+        && target != b"*"
+        && fields::is_token(version)
+}
+
 fn request_line(line: &[u8]) -> Result<(Method, &[u8], Version), Refusal> {
     let malformed = Refusal::BadRequestLine;
     let first = memchr(b' ', line).ok_or(malformed)?;

@@ -67,6 +67,18 @@ impl Connection {
         }
     }
 
+    /// Refuses what may be a preface of HTTP/2 gone wrong: its client would take an answer for frames, and
+    /// is told by the end of the connection (RFC 9113 section 3.4). Logs have it as refused.
+    pub(super) fn refuse_silently(&mut self, refusal: Refusal, served: Served, text: TextLengths) {
+        if self.config.events {
+            let status = refusal.status().code();
+            self.events.push_back((Served { status, ..served }, text));
+        } else {
+            self.texts.forget(text);
+        }
+        self.stop(CloseReason::Refused(refusal));
+    }
+
     /// Answers a request that gets no other answer, and reads no more.
     pub(super) fn refuse_as(
         &mut self,

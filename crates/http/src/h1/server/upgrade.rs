@@ -133,7 +133,10 @@ mod tests {
     #[test]
     fn a_first_line_that_is_malformed_is_answered() {
         for (input, status) in [
-            ("INVALID CONNECTION PREFACE\r\n\r\n", 400),
+            ("GARBAGE\r\n\r\n", 400),
+            ("GET /\r\n\r\n", 400),
+            ("GET / HTTP\r\n\r\n", 400),
+            ("GET a HTTP/x\r\n\r\n", 400),
             ("GET  / HTTP/1.1\r\n\r\n", 400),
             ("\x16\x03\x01", 400),
             ("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", 505),
@@ -146,6 +149,24 @@ mod tests {
             assert_eq!(wrong.statuses(), [status]);
             assert_eq!(wrong.actions, [Action::ShutdownWrite]);
         }
+    }
+
+    #[test]
+    fn a_preface_gone_wrong_is_logged_and_not_answered_in_http1() {
+        let input = "INVALID CONNECTION PREFACE\r\n\r\n";
+        let mut wrong = host();
+        wrong.send(input);
+        assert!(wrong.writes.is_empty(), "{:?}", wrong.writes);
+        assert_eq!(wrong.statuses(), [400]);
+        assert_eq!(wrong.actions, [Action::ShutdownWrite]);
+        // Whoever has asked for something before speaks HTTP/1, as does everybody where nothing else is
+        // spoken.
+        let mut later = host();
+        later.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n\r\n{input}"));
+        assert_eq!(later.statuses(), [200, 400]);
+        let mut off = Host::new(ServerConfig::default());
+        off.send(input);
+        assert!(off.writes[0].starts_with(b"HTTP/1.1 400 "));
     }
 
     #[test]
