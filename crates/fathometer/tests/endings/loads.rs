@@ -43,8 +43,7 @@ fn the_groups_of_a_killed_load_study_are_removed_by_a_command_of_another_kind() 
     wait_until("the killed run's servers are gone", || {
         place.processes().is_empty()
     });
-    assert_ne!(groups_of(running.pid()), Vec::<PathBuf>::new());
-    // It makes no group itself.
+    // It makes no group itself. (Another test's command may have removed them already: they are anybody's.)
     let next = place.path().join("next");
     place
         .study("nielsen97", &crate::place::SHORT, &next)

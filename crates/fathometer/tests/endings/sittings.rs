@@ -91,6 +91,10 @@ fn attempts_of_earlier_sittings_are_counted_and_keep_their_folders() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     lines.retain(|line| !line["folder"].as_str().unwrap().contains("-again"));
+    // Whatever noise made invalid is not to be repeated beside it.
+    for line in &mut lines {
+        line["validity"]["reasons"] = serde_json::json!([]);
+    }
     let mut first = lines.remove(0);
     first["validity"]["reasons"] = serde_json::json!(["noise"]);
     let mut second = first.clone();
