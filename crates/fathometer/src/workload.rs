@@ -6,6 +6,10 @@
 //! (`microscape:files=8`), and the groups of Fujinoki et al. by the mean of their files (`pareto:mean=4k`, which is
 //! `pareto-4k` with a number for curves).
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
 use fathometer_model::{Seed, Site};
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{PageId, Pages, Plan};
@@ -14,6 +18,7 @@ use fathometer_workload::surge::{
 };
 use fathometer_workload::synthetic::TEXT_RATIO;
 use fathometer_workload::workload::{self, Options, Workload, WorkloadError};
+use flate2::read::MultiGzDecoder;
 
 /// What is asked for, and of what.
 #[derive(Debug)]
@@ -106,11 +111,49 @@ pub fn load(
         seed,
         ..Options::default()
     };
-    let workload = workload::by_name(name, &options, |file| {
-        // A log may hold whatever clients sent: what is no UTF-8 is replaced.
-        Ok(String::from_utf8_lossy(&std::fs::read(file)?).into_owned())
-    })?;
+    let workload = workload::by_name(name, &options, |file| text_of(file))?;
     Ok(Loaded::Plain(Box::new(workload)))
+}
+
+/// What a workload's file may have when it is unpacked: a line of a log is some 200 bytes, of which this is ten million.
+const MOST_TEXT: u64 = 2 << 30;
+
+/// The text of a file, or of standard input for `-`; unpacked where its first bytes are those of gzip (RFC 1952) or
+/// Zstandard (RFC 8878), whatever it is called.
+fn text_of(file: &str) -> io::Result<String> {
+    let input: Box<dyn Read> = match file {
+        "-" => Box::new(io::stdin().lock()),
+        file => Box::new(File::open(file)?),
+    };
+    let mut input = BufReader::new(input);
+    let mut text = Vec::new();
+    let head = input.fill_buf()?;
+    let mut unpacked: Box<dyn Read> = match head {
+        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(input)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(
+            ruzstd::decoding::StreamingDecoder::new(input)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?,
+        ),
+        _ => Box::new(input),
+    };
+    unpacked
+        .by_ref()
+        .take(MOST_TEXT + 1)
+        .read_to_end(&mut text)?;
+    if text.len() as u64 > MOST_TEXT {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!(
+                "it has more than {} GiB of text; take a part of it",
+                MOST_TEXT >> 30
+            ),
+        ));
+    }
+    // A log may hold whatever clients sent: what is no UTF-8 is replaced.
+    Ok(match String::from_utf8(text) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    })
 }
 
 /// A group of Fujinoki et al. by the mean of its files.
@@ -233,6 +276,14 @@ impl Loaded {
         }
     }
 
+    /// Lines or entries of its source that are not requested: how many, by reason.
+    pub fn skipped(&self) -> BTreeMap<String, u64> {
+        match self {
+            Loaded::Plain(workload) => workload.skipped.clone(),
+            Loaded::Surge(_) => BTreeMap::new(),
+        }
+    }
+
     /// How well it follows its laws, where it has some.
     pub fn fit(&self) -> Option<&FitReport> {
         match self {
@@ -342,6 +393,43 @@ mod tests {
             let error = quiet(name).unwrap_err().to_string();
             assert!(error.contains(place), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn a_log_may_be_packed() {
+        use std::io::Write;
+
+        let line =
+            |n: u32| format!("h - - [10/Oct/2000:13:55:36 -0700] \"GET /{n} HTTP/1.1\" 200 5\n");
+        let text: String = (0..100).map(line).collect();
+        let folder = tempfile::tempdir().unwrap();
+        // Two members, as logrotate's files are when they are put together.
+        let mut gzip = Vec::new();
+        for part in [&text[..1000], &text[1000..]] {
+            let mut encoder =
+                flate2::write::GzEncoder::new(&mut gzip, flate2::Compression::default());
+            encoder.write_all(part.as_bytes()).unwrap();
+            encoder.finish().unwrap();
+        }
+        let zstandard = ruzstd::encoding::compress_to_vec(
+            text.as_bytes(),
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
+        for (name, bytes) in [
+            ("plain", text.as_bytes()),
+            ("gzip", &gzip),
+            ("zstd", &zstandard),
+        ] {
+            let file = folder.path().join(name);
+            std::fs::write(&file, bytes).unwrap();
+            let loaded = quiet(&format!("log:{}", file.display())).unwrap();
+            assert!(loaded.skipped().is_empty(), "{name}");
+            assert_eq!(loaded.into_plan().targets.len(), 100, "{name}");
+        }
+        let file = folder.path().join("cut");
+        std::fs::write(&file, &gzip[..gzip.len() / 2]).unwrap();
+        let error = quiet(&format!("log:{}", file.display())).unwrap_err();
+        assert!(error.to_string().contains("failed to read"), "{error}");
     }
 
     #[test]

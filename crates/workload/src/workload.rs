@@ -1,6 +1,6 @@
 //! A workload: a plan, the files it asks for, and what there is to say about them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub struct Workload {
     /// What was chosen where the workload's source leaves a choice, and what was left out. Whole
     /// sentences without a full stop, to be printed with the results.
     pub notes: Vec<String>,
+    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    pub skipped: BTreeMap<String, u64>,
     /// Where the octets come from.
     pub content: Content,
 }
@@ -124,8 +126,6 @@ pub struct Options {
     pub think: Duration,
     /// The host whose requests of a HAR file are made; `None`: the one of its first request.
     pub host: Option<String>,
-    /// Leave out lines of an access log that cannot be read, and count them.
-    pub skip_unreadable: bool,
 }
 
 impl Default for Options {
@@ -135,7 +135,6 @@ impl Default for Options {
             directories: 10,
             think: Duration::ZERO,
             host: None,
-            skip_unreadable: false,
         }
     }
 }
@@ -206,7 +205,7 @@ pub fn by_name(
         let parse: fn(&str, &str, &Options) -> Result<Workload, Fault> = match kind {
             "webstone" => |name, text, _| webstone::parse(name, text),
             "wsesslog" => |name, text, options| httperf::parse(name, text, options.think),
-            "log" => |name, text, options| access_log::parse(name, text, options.skip_unreadable),
+            "log" => |name, text, _| access_log::parse(name, text),
             "har" => |name, text, options| har::parse(name, text, options.host.as_deref()),
             _ => return Err(unknown(name)),
         };
@@ -276,19 +275,33 @@ pub(crate) struct Builder {
     pub pages: Pages,
     pub files: Vec<FileSpec>,
     pub notes: Vec<String>,
+    pub skipped: BTreeMap<String, u64>,
     target_ids: HashMap<TargetKey, TargetId>,
     file_places: HashMap<Vec<u8>, usize>,
     /// Whether the size of each file is known.
     sized: Vec<bool>,
+    /// The size of the response to each request target, its query included; `None` where it varied.
+    target_sizes: HashMap<String, Option<u64>>,
 }
 
-/// Method, path, and content: what makes two requests the same.
-type TargetKey = (String, String, Option<Arc<[u8]>>);
+/// Method, path, content and its type: what makes two requests the same.
+type TargetKey = (String, String, Option<Arc<[u8]>>, Option<Arc<str>>);
 
 impl Builder {
     /// A request, the same as any earlier one that is alike.
     pub fn target(&mut self, method: &str, path: &str, content: Option<Arc<[u8]>>) -> TargetId {
-        let key = (method.to_owned(), path.to_owned(), content);
+        self.target_with_type(method, path, content, None)
+    }
+
+    /// The same with the type of its content.
+    pub fn target_with_type(
+        &mut self,
+        method: &str,
+        path: &str,
+        content: Option<Arc<[u8]>>,
+        content_type: Option<Arc<str>>,
+    ) -> TargetId {
+        let key = (method.to_owned(), path.to_owned(), content, content_type);
         if let Some(&id) = self.target_ids.get(&key) {
             return id;
         }
@@ -296,6 +309,7 @@ impl Builder {
         self.targets.push(Target {
             method: method.to_owned().into(),
             content: key.2.clone(),
+            content_type: key.3.clone(),
             ..Target::get(path, None)
         });
         self.target_ids.insert(key, id);
@@ -320,6 +334,11 @@ impl Builder {
         let Some(size) = size else {
             return;
         };
+        // Only as long as it is always the same: a response that varies has no size to expect.
+        self.target_sizes
+            .entry(path.to_owned())
+            .and_modify(|known| *known = known.filter(|&known| known == size))
+            .or_insert(Some(size));
         let file = &mut self.files[place];
         file.size = match self.sized[place] {
             true => file.size.max(size),
@@ -356,17 +375,33 @@ impl Builder {
         recorded: Option<Arc<[Duration]>>,
     ) -> Workload {
         for target in &mut self.targets {
-            let place = file_key(&target.path).and_then(|key| self.file_places.get(&key));
             target.size = match &*target.method {
                 "HEAD" => Some(Bytes(0)),
-                "GET" => place.map(|&place| Bytes(self.files[place].size)),
+                "GET" => self
+                    .target_sizes
+                    .get(&target.path)
+                    .copied()
+                    .flatten()
+                    .map(Bytes),
                 _ => None,
             };
+        }
+        let several = self.target_sizes.iter().filter(|(path, size)| {
+            let place = file_key(path).and_then(|key| self.file_places.get(&key).copied());
+            place.is_some_and(|place| **size != Some(self.files[place].size))
+        });
+        let several = several.count();
+        if several > 0 {
+            self.notes.push(format!(
+                "{several} request targets have another size than others of the same path, or several: a site made of \
+                 this workload has one file for each path, of the largest size"
+            ));
         }
         let unknown = self.sized.iter().filter(|&&sized| !sized).count();
         if unknown > 0 {
             self.notes.push(format!(
-                "the sizes of {unknown} files are not known: they are taken to have {UNKNOWN_SIZE} B"
+                "the sizes of {unknown} files are not known: any size is accepted, and a site made of this workload has \
+                 them with {UNKNOWN_SIZE} B"
             ));
         }
         let sessions = Sessions {
@@ -386,6 +421,7 @@ impl Builder {
             },
             files: self.files,
             notes: self.notes,
+            skipped: self.skipped,
             content: Content::Synthetic,
         }
     }

@@ -39,6 +39,18 @@ pub fn of(result: &LoadResult) -> Vec<String> {
     let refusals = counts.statuses.range(400..);
     let redirects: u64 = counts.statuses.range(300..400).map(|(_, n)| n).sum();
     let not_modified = counts.statuses.get(&304).copied().unwrap_or(0);
+    if !result.skipped.is_empty() {
+        let skipped: Vec<String> = result
+            .skipped
+            .iter()
+            .map(|(reason, times)| format!("{} with {reason}", count(*times)))
+            .collect();
+        findings.push(format!(
+            "{} lines or entries of the workload's file are not requested: {}",
+            count(result.skipped.values().sum()),
+            skipped.join(", ")
+        ));
+    }
     if let Some(sequence) = &result.sequence
         && sequence.requested > sequence.pages
     {

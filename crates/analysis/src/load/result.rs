@@ -23,6 +23,8 @@ pub struct LoadResult {
     pub timeline: Vec<Interval>,
     /// Exchanges of the measured window by target, when there is more than one and they were asked for.
     pub targets: Vec<TargetCount>,
+    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    pub skipped: BTreeMap<String, u64>,
     /// How much of the workload's sequence of pages was requested, when it has one.
     pub sequence: Option<SequenceUse>,
     /// How the generator itself fared.

@@ -169,6 +169,7 @@ pub fn stalled() -> LoadResult {
         }),
         timeline: (0..12).map(interval).collect(),
         targets: Vec::new(),
+        skipped: BTreeMap::new(),
         sequence: None,
         generator: Generator {
             cpu_user: Duration::from_millis(60),

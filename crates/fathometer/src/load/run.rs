@@ -481,6 +481,7 @@ impl Test<'_> {
             timeline: timeline.finish(nanos(finished.saturating_sub(edges.start))),
             targets: self.targets(&targets),
             sequence,
+            skipped: std::collections::BTreeMap::new(),
             generator,
             server: None,
         }

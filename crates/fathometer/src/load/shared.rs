@@ -372,7 +372,7 @@ pub(super) struct Requests {
 
 impl Requests {
     fn new(options: &Options) -> Result<Requests, LoadError> {
-        let mut kinds: Vec<(&str, Option<u64>)> = Vec::new();
+        let mut kinds: Vec<(&str, Option<u64>, Option<&str>)> = Vec::new();
         let host = options.host_field.as_ref().unwrap_or(&options.host);
         let names = host_names(host, options.policy.hosts);
         let mut requests = Requests {
@@ -390,14 +390,15 @@ impl Requests {
                 return Err(bad(SendError::BadTarget));
             }
             let length = target.content.as_ref().map(|content| content.len() as u64);
-            let kind = (&*target.method, length);
+            let kind = (&*target.method, length, target.content_type.as_deref());
             let shape = match kinds.iter().rposition(|&known| known == kind) {
                 Some(shape) => shape,
                 None => {
+                    let fields = fields_with(&options.fields, kind.2);
                     for name in &names {
                         let protocol = options.policy.protocol;
                         let prepared =
-                            PreparedRequest::new(protocol, kind.0, name, &options.fields, length);
+                            PreparedRequest::new(protocol, kind.0, name, &fields, length);
                         requests.shapes.push(prepared.map_err(bad)?);
                     }
                     kinds.push(kind);
@@ -418,6 +419,18 @@ impl Requests {
         let shape = self.shape_of.get(target.0 as usize).copied().unwrap_or(0);
         &self.shapes[usize::from(shape) * self.hosts + usize::from(host)]
     }
+}
+
+/// The fields of a request whose content has this type, unless they say another.
+fn fields_with(fields: &[(String, String)], content_type: Option<&str>) -> Vec<(String, String)> {
+    let mut fields = fields.to_vec();
+    let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
+    if let Some(content_type) = content_type
+        && !fields.iter().any(is_type)
+    {
+        fields.push(("Content-Type".to_owned(), content_type.to_owned()));
+    }
+    fields
 }
 
 /// What a policy's hosts are called: the first as the server is, the others `s1.` and so on before

@@ -302,6 +302,7 @@ fn scripts_are_played_as_written() {
         method: "POST".into(),
         path: "/c".to_owned(),
         content: Some(b"content".as_slice().into()),
+        content_type: None,
         size: None,
     });
     plan.pages = Pages::single(3);

@@ -9,10 +9,16 @@
 //! the first at its start, in the order of the log. Lines may be out of order by time, as servers
 //! write them when a request ends.
 //!
+//! A line that cannot be replayed is skipped and counted by its reason: what a server logs of a connection without a
+//! request (`"-" 408`), of TLS on a port without it, `OPTIONS *`, CONNECT, targets with spaces or with bytes beyond
+//! ASCII, no status, and a last line that is cut off. Servers write quotes, backslashes and other bytes of a request
+//! line escaped (`\\"`, `\\x22`); that is undone.
+//!
 //! A log does not hold the contents of requests: a POST is made without. Sizes are those of the
 //! responses with status 200, the largest where they differ; requests that never had one keep their
 //! place in the plan, but the site has no file for them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::fault::{Fault, found};
@@ -20,32 +26,58 @@ use crate::plan::{Choice, PageId, TargetId};
 use crate::synthetic::type_of;
 use crate::workload::{Builder, Workload, is_origin_form, is_token};
 
-/// The workload of a log. With `skip_unreadable`, lines that cannot be read are left out and
-/// counted in the notes; without, the first of them is a fault.
-pub fn parse(name: &str, text: &str, skip_unreadable: bool) -> Result<Workload, Fault> {
+/// The workload of a log. Lines that cannot be replayed are skipped and counted; a log without any other is a fault.
+pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut requests = Vec::new();
-    let mut skipped = Skipped::default();
+    let mut builder = Builder::default();
+    let mut first: Option<Fault> = None;
+    let lines = text.lines().count();
     for (line, content) in text.lines().enumerate() {
         if content.trim().is_empty() {
             continue;
         }
         match entry(content) {
             Ok(entry) => requests.push(entry),
-            Err(_) if skip_unreadable => skipped.add(line),
-            Err((offset, message)) => return Err(Fault::in_line(line, content, offset, message)),
+            Err(error) => {
+                let is_cut = line + 1 == lines && !text.ends_with('\n');
+                let reason = match error.reason {
+                    // Whatever is wrong with it.
+                    _ if is_cut => "a last line that is cut off",
+                    reason => reason,
+                };
+                *builder.skipped.entry(reason.to_owned()).or_default() += 1;
+                first.get_or_insert_with(|| {
+                    Fault::in_line(line, content, error.offset, error.message)
+                });
+            }
         }
     }
+    let skipped: u64 = builder.skipped.values().sum();
     if requests.is_empty() {
-        let message = match skipped.count {
-            0 => "the log has no request: expected at least one".to_owned(),
-            lines => format!("the log has no request that can be read in {lines} lines"),
-        };
-        return Err(Fault::whole(message));
+        return Err(match first {
+            None => Fault::whole("the log has no request: expected at least one"),
+            Some(mut fault) => {
+                fault.message = format!(
+                    "none of the {skipped} lines can be replayed; of the first: {}",
+                    fault.message
+                );
+                fault
+            }
+        });
+    }
+    if let Some(first) = first {
+        let reasons = builder.skipped.iter();
+        let reasons: Vec<String> = reasons
+            .map(|(what, n)| format!("{n} with {what}"))
+            .collect();
+        builder.notes.push(format!(
+            "{skipped} lines are skipped: {}; the first: {first}",
+            reasons.join(", ")
+        ));
     }
     // Stable: requests of one second stay in the order of the log.
     requests.sort_by_key(|request| request.second);
 
-    let mut builder = Builder::default();
     for request in &requests {
         let has_file = match (request.method, request.status) {
             ("GET", 200) => Some(request.octets),
@@ -54,19 +86,18 @@ pub fn parse(name: &str, text: &str, skip_unreadable: bool) -> Result<Workload, 
             _ => None,
         };
         if let Some(size) = has_file {
-            builder.add_file(request.path, type_of(request.path), size);
+            builder.add_file(&request.path, type_of(&request.path), size);
         }
     }
     let targets: Vec<TargetId> = requests
         .iter()
-        .map(|request| builder.target(request.method, request.path, None))
+        .map(|request| builder.target(request.method, &request.path, None))
         .collect();
     for target in 0..builder.targets.len() as u32 {
         builder.pages.push(&[TargetId(target)]);
     }
     let sequence: Vec<PageId> = targets.iter().map(|target| PageId(target.0)).collect();
 
-    skipped.note(&mut builder.notes);
     let with_content = requests
         .iter()
         .filter(|request| matches!(request.method, "POST" | "PUT" | "PATCH"))
@@ -84,31 +115,6 @@ pub fn parse(name: &str, text: &str, skip_unreadable: bool) -> Result<Workload, 
     Ok(builder.finish(name, choice, Some(instants.into())))
 }
 
-/// Lines that could not be read.
-#[derive(Default)]
-struct Skipped {
-    count: usize,
-    first: usize,
-}
-
-impl Skipped {
-    fn add(&mut self, line: usize) {
-        if self.count == 0 {
-            self.first = line + 1;
-        }
-        self.count += 1;
-    }
-
-    fn note(&self, notes: &mut Vec<String>) {
-        if self.count > 0 {
-            notes.push(format!(
-                "{} lines that could not be read are left out, the first of them line {}",
-                self.count, self.first
-            ));
-        }
-    }
-}
-
 /// When each request is made, from the first one's second on.
 fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
     let mut instants = Vec::with_capacity(requests.len());
@@ -123,18 +129,36 @@ fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
 }
 
 /// What a line says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry<'a> {
     /// Seconds since the Unix epoch.
     second: i64,
     method: &'a str,
-    path: &'a str,
+    path: Cow<'a, str>,
     status: u16,
     octets: Option<u64>,
 }
 
-/// The offset of a fault and what it is.
-type Error = (usize, String);
+/// Why a line cannot be replayed.
+#[derive(Debug, PartialEq, Eq)]
+struct Error {
+    offset: usize,
+    message: String,
+    /// What lines are counted by, after "with".
+    reason: &'static str,
+}
+
+impl Error {
+    fn new(offset: usize, message: String, reason: &'static str) -> Error {
+        Error {
+            offset,
+            message,
+            reason,
+        }
+    }
+}
+
+const OTHER_FORM: &str = "another form than a log's";
 
 /// A place in a line.
 struct Cursor<'a> {
@@ -153,7 +177,11 @@ impl<'a> Cursor<'a> {
             "" => "the end of the line".to_owned(),
             word => found(word),
         };
-        (self.at, format!("expected {what}, found {found}"))
+        Error::new(
+            self.at,
+            format!("expected {what}, found {found}"),
+            OTHER_FORM,
+        )
     }
 
     /// The octets up to the next blank, which is passed over.
@@ -182,9 +210,10 @@ impl<'a> Cursor<'a> {
             closes
         });
         let Some(end) = end else {
-            return Err((
+            return Err(Error::new(
                 self.at,
                 format!("expected {what} that ends with {close}, found the end of the line"),
+                OTHER_FORM,
             ));
         };
         self.at = start + end + 1;
@@ -204,30 +233,32 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     }
     let (at, stamp) = cursor.between('[', ']', "a stamp")?;
     let second = seconds(stamp).ok_or_else(|| {
-        (
+        Error::new(
             at,
             format!(
                 "expected a stamp like 10/Oct/2000:13:55:36 -0700, found {}",
                 found(stamp)
             ),
+            OTHER_FORM,
         )
     })?;
     let (at, request) = cursor.between('"', '"', "a request in quotes")?;
-    let (method, path) = request_line(request).ok_or_else(|| {
+    let (method, path) = request_line(request).map_err(|reason| {
         let message = format!(
             "expected a request like GET / HTTP/1.1, found {}",
             found(request)
         );
-        (at, message)
+        Error::new(at, message, reason)
     })?;
     let at = cursor.at;
     let status = cursor.word("a status")?;
     let status = match status.parse() {
         Ok(status @ 100..=599) if status.to_string().len() == 3 => status,
         _ => {
-            return Err((
+            return Err(Error::new(
                 at,
                 format!("expected a status of three digits, found {}", found(status)),
+                "no status",
             ));
         }
     };
@@ -237,9 +268,10 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
         octets => match octets.parse::<u64>() {
             Ok(octets @ 0..=1_000_000_000_000_000) => Some(octets),
             _ => {
-                return Err((
+                return Err(Error::new(
                     at,
                     format!("expected a number of octets or -, found {}", found(octets)),
+                    OTHER_FORM,
                 ));
             }
         },
@@ -259,16 +291,39 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     })
 }
 
-/// The method and the origin form of the target of a request line; HTTP/0.9's has no version.
-fn request_line(text: &str) -> Option<(&str, &str)> {
-    let mut words = text.split(' ');
-    let (method, target) = (words.next()?, words.next()?);
-    if words
-        .next()
-        .is_some_and(|version| !version.starts_with("HTTP/"))
-        || words.next().is_some()
+/// The method and the origin form of the target of a request line; HTTP/0.9's has no version. The reason why there
+/// is none.
+fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
+    if matches!(text, "-" | "") {
+        return Err("no request (\"-\")");
+    }
+    // A TLS record of a handshake: content type 22, version 3.x.
+    if ["\\x16\\x03", "\u{16}\u{3}"]
+        .iter()
+        .any(|hello| text.starts_with(hello))
     {
-        return None;
+        return Err("TLS on a port without it");
+    }
+    let mut words = text.split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next());
+    let Some(target) = target else {
+        return Err("no request line of HTTP");
+    };
+    if !is_token(method) {
+        return Err("no request line of HTTP");
+    }
+    if method == "CONNECT" {
+        return Err("CONNECT");
+    }
+    if target == "*" {
+        return Err("OPTIONS *");
+    }
+    let rest: Vec<&str> = words.collect();
+    match rest.as_slice() {
+        [] => {}
+        [version] if version.starts_with("HTTP/") => {}
+        [.., last] if last.starts_with("HTTP/") => return Err("a target with spaces"),
+        _ => return Err("no request line of HTTP"),
     }
     let path = match target.split_once("://") {
         Some((scheme, rest))
@@ -278,7 +333,55 @@ fn request_line(text: &str) -> Option<(&str, &str)> {
         }
         _ => target,
     };
-    (is_token(method) && is_origin_form(path)).then_some((method, path))
+    let path = unescaped(path);
+    if is_origin_form(&path) {
+        return Ok((method, path));
+    }
+    // What a client may not send as it is, and what cannot be told any more.
+    Err(match path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => "a target that is no path",
+        false => "a target with spaces, control bytes or bytes beyond ASCII",
+    })
+}
+
+/// A request target without the escapes of a log: a backslash before a quote or a backslash, and bytes as `\xhh`.
+/// Bytes beyond ASCII become one that no target has.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(place) = rest.find('\\') {
+        plain.push_str(&rest[..place]);
+        let escape = &rest[place + 1..];
+        let hex = escape.strip_prefix('x').and_then(|digits| digits.get(..2));
+        let byte = hex.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        rest = match (byte, escape.chars().next()) {
+            (Some(byte), _) => {
+                plain.push(match byte.is_ascii() {
+                    true => byte.into(),
+                    false => char::REPLACEMENT_CHARACTER,
+                });
+                &escape[3..]
+            }
+            (None, Some(letter @ ('"' | '\\'))) => {
+                plain.push(letter);
+                &escape[1..]
+            }
+            // Another control character, as \n and \t are.
+            (None, Some('b' | 'n' | 'r' | 't' | 'v')) => {
+                plain.push('\u{1}');
+                &escape[1..]
+            }
+            _ => {
+                plain.push('\\');
+                escape
+            }
+        };
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
 }
 
 /// The seconds since the Unix epoch of a stamp like `10/Oct/2000:13:55:36 -0700`.

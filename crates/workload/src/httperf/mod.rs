@@ -12,7 +12,11 @@
 //!
 //! A blank line ends a session; a line that begins at the margin starts a burst; indented lines are
 //! asked for when its reply has come. A burst becomes a page, a session a script. `think=` is the
-//! pause in seconds after its burst. Nothing pauses after a session's last burst, as in httperf.
+//! pause in seconds after its burst; of several in a burst the last holds. Nothing pauses after a session's last burst,
+//! as in httperf.
+//!
+//! Contents are read as httperf's wsesslog module does: in single or double quotes, or unquoted up to the next blank;
+//! `\\n` and the other escapes of C are what they are there, and a backslash at the end of a line continues it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +38,22 @@ pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault>
         steps: Vec::new(),
         scripts: Vec::new(),
     };
-    for (line, content) in text.lines().enumerate() {
-        reader.line(line, content)?;
+    let mut lines = text.lines().enumerate();
+    while let Some((line, content)) = lines.next() {
+        if !is_continued(content) {
+            reader.line(line, content)?;
+            continue;
+        }
+        // Faults of a continued line are at the place of its first part.
+        let mut whole = content.to_owned();
+        for (_, more) in lines.by_ref() {
+            whole.push('\n');
+            whole.push_str(more);
+            if !is_continued(more) {
+                break;
+            }
+        }
+        reader.line(line, &whole)?;
     }
     reader.end_session();
     if reader.scripts.is_empty() {
@@ -82,7 +100,7 @@ impl Reader {
             self.end_burst();
             self.burst = Some(Burst {
                 members: vec![target],
-                think: request.think.map(|(_, think)| think),
+                think: request.think,
             });
             return Ok(());
         }
@@ -92,13 +110,7 @@ impl Reader {
             return Err(fault((offset, message.to_owned())));
         };
         burst.members.push(target);
-        if let Some((offset, think)) = request.think {
-            if burst.think.is_some() {
-                let message = "expected one think= in a burst, found a second";
-                return Err(fault((offset, message.to_owned())));
-            }
-            burst.think = Some(think);
-        }
+        burst.think = request.think.or(burst.think);
         Ok(())
     }
 
@@ -125,8 +137,8 @@ struct Request<'a> {
     method: &'a str,
     path: &'a str,
     content: Option<Arc<[u8]>>,
-    /// The pause and where it stands.
-    think: Option<(usize, Duration)>,
+    /// The pause after its burst.
+    think: Option<Duration>,
 }
 
 /// The offset of a fault and what it is.
@@ -165,13 +177,10 @@ fn request(content: &str) -> Result<Option<Request<'_>>, Error> {
         } else if let Some(value) = rest.strip_prefix("think=") {
             end = word_end(content, at);
             let seconds = &value[..end - at - "think=".len()];
-            request.think = Some((
-                at,
-                think(seconds).ok_or_else(|| {
-                    let message = format!("expected seconds, found {}", found(seconds));
-                    (at + "think=".len(), message)
-                })?,
-            ));
+            request.think = Some(think(seconds).ok_or_else(|| {
+                let message = format!("expected seconds, found {}", found(seconds));
+                (at + "think=".len(), message)
+            })?);
         } else if rest.starts_with("contents=") {
             let start = at + "contents=".len();
             let (contents, after) = quoted(content, start)?;
@@ -207,30 +216,42 @@ fn think(seconds: &str) -> Option<Duration> {
         .then(|| Duration::from_secs_f64(value))
 }
 
-/// The text in single or double quotes that starts at `start`, and the place after it. A backslash
-/// before a quote or a backslash stands for that; before anything else for itself.
+/// Whether a line ends with a backslash that is not escaped itself.
+fn is_continued(content: &str) -> bool {
+    let backslashes = content.bytes().rev().take_while(|&byte| byte == b'\\');
+    backslashes.count() % 2 == 1
+}
+
+/// The contents that start at `start`, in quotes or up to the next blank, and the place after them. `\n` is a
+/// line feed, and a backslash before anything else stands for that.
 fn quoted(content: &str, start: usize) -> Result<(Vec<u8>, usize), Error> {
-    let mut letters = content[start..].char_indices();
-    let quote = match letters.next() {
-        Some((_, quote @ ('"' | '\''))) => quote,
-        _ => return Err((start, "expected a quote after contents=".to_owned())),
-    };
+    let quote = content[start..]
+        .chars()
+        .next()
+        .filter(|letter| matches!(letter, '"' | '\''));
+    let from = start + quote.map_or(0, char::len_utf8);
     let mut text = String::new();
+    let mut letters = content[from..].char_indices();
     while let Some((offset, letter)) = letters.next() {
-        if letter == quote {
-            return Ok((text.into_bytes(), start + offset + 1));
-        }
-        if letter == '\\' {
-            let mut ahead = letters.clone();
-            if let Some((_, escaped @ ('"' | '\'' | '\\'))) = ahead.next() {
-                text.push(escaped);
-                letters = ahead;
-                continue;
+        match (letter, quote) {
+            (letter, Some(quote)) if letter == quote => {
+                return Ok((text.into_bytes(), from + offset + 1));
             }
+            (letter, None) if letter.is_whitespace() => {
+                return Ok((text.into_bytes(), from + offset));
+            }
+            ('\\', _) => text.push(match letters.next() {
+                Some((_, 'n')) => '\n',
+                Some((_, other)) => other,
+                None => '\\',
+            }),
+            (letter, _) => text.push(letter),
         }
-        text.push(letter);
     }
-    Err((start, format!("expected a closing {quote} in this line")))
+    match quote {
+        Some(quote) => Err((start, format!("expected a closing {quote} in this line"))),
+        None => Ok((text.into_bytes(), content.len())),
+    }
 }
 
 #[cfg(test)]
@@ -251,7 +272,7 @@ mod tests {
                     /index.html think=2.5\n\
                     # between\n\
                     \t/logo.gif\n    /style.css\n\
-                    /search?q=1 method=POST contents='a \"b\" \\'c\\' \\x'\n\
+                    /search?q=1 method=POST contents='a \"b\" \\'c\\' \\\\x'\n\
                     \n\n\
                     /index.html method=HEAD # what is it\n\
                     /last think=9\n";
@@ -282,6 +303,49 @@ mod tests {
         assert_eq!(site.pages[0].embedded.len(), 2);
     }
 
+    /// What httperf 0.9.0 sent and waited for these lines, seen on loopback.
+    #[test]
+    fn contents_and_pauses_are_httperfs() {
+        let text = r#"
+/a method=POST contents="x\ny\tz\\n\"q\" \q"
+/b method=POST contents='s\nq "d"'
+/c method=POST contents=un\nquoted=1 think=0.2
+    /d think=0.7
+    /e think=0.1
+/f method=POST contents="line one \
+line two"
+/g method=POST contents='a\'b'
+/h contents=un\nq\ b
+"#;
+        let workload = parse("test", text, Duration::ZERO).unwrap();
+        let contents: Vec<&str> = workload
+            .plan
+            .targets
+            .iter()
+            .map(|target| {
+                std::str::from_utf8(target.content.as_deref().unwrap_or_default()).unwrap()
+            })
+            .collect();
+        assert_eq!(
+            contents,
+            [
+                "x\nytz\\n\"q\" q",
+                "s\nq \"d\"",
+                "un\nquoted=1",
+                "",
+                "",
+                "line one \nline two",
+                "a'b",
+                "un\nq b",
+            ]
+        );
+        let Choice::Scripts(scripts) = &workload.plan.choice else {
+            panic!("{:?}", workload.plan.choice);
+        };
+        let third = scripts[0].steps[2].1;
+        assert_eq!(third, Duration::from_millis(100));
+    }
+
     #[test]
     fn faults_name_their_place() {
         assert_eq!(
@@ -303,10 +367,6 @@ mod tests {
         assert_eq!(
             fault("a.html"),
             "line 1, column 1: expected a path that starts with /, found \"a.html\""
-        );
-        assert_eq!(
-            fault("/a think=1\n /b think=2\n"),
-            "line 2, column 5: expected one think= in a burst, found a second"
         );
         assert_eq!(
             fault("# nothing\n\n"),

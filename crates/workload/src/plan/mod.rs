@@ -30,6 +30,8 @@ pub struct Target {
     pub path: String,
     /// The content of the request.
     pub content: Option<Arc<[u8]>>,
+    /// The media type of that content, where the workload knows it.
+    pub content_type: Option<Arc<str>>,
     /// Octets of the response's content, where the workload knows them.
     pub size: Option<Bytes>,
 }
@@ -41,6 +43,7 @@ impl Target {
             method: Cow::Borrowed("GET"),
             path: path.into(),
             content: None,
+            content_type: None,
             size,
         }
     }

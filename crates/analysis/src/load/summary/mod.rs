@@ -46,6 +46,9 @@ pub struct Summary {
     pub timeline: Vec<IntervalSummary>,
     /// Exchanges of the measured window by target, when they were asked for.
     pub targets: Vec<TargetSummary>,
+    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, u64>,
     /// How much of the workload's sequence of pages was requested, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceSummary>,

@@ -48,6 +48,7 @@ impl Summary {
                     failed: target.failed,
                 })
                 .collect(),
+            skipped: result.skipped.clone(),
             sequence: result.sequence.map(|sequence| SequenceSummary {
                 pages: sequence.pages,
                 requested: sequence.requested,

@@ -96,7 +96,8 @@ pub struct LoadArguments {
     #[command(flatten)]
     security: SecurityArguments,
     /// What is asked for: webstone, almeida-a, specweb96, today …, or webstone:FILE, wsesslog:FILE,
-    /// log:FILE, har:FILE (`fathometer list` has them all)
+    /// log:FILE, har:FILE (`fathometer list` has them all). Files may be packed by gzip or zstd; log:- reads
+    /// standard input
     #[arg(long, value_name = "W")]
     workload: Option<String>,
     /// Seed of the workload and of everything else random; the server's site needs the same
@@ -291,6 +292,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         );
     };
     result.generator.repeated = repeated;
+    result.skipped.clone_from(&planned.skipped);
     result.server = probes.map(|probes| probes.stop(&result));
     describe(&mut result, arguments, met.policy, &planned);
     let promises = arguments

@@ -1,6 +1,7 @@
 //! What is asked for, and by whom or when, from the arguments.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct Planned {
     pub length: Option<Duration>,
     /// What the workload's reader should know.
     pub notes: Vec<String>,
+    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    pub skipped: BTreeMap<String, u64>,
 }
 
 /// The longest replay: ten years.
@@ -39,7 +42,7 @@ const UE_START: Duration = Duration::from_millis(50);
 /// Makes the plan that the arguments ask for.
 pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
     let seed = Seed(arguments.seed);
-    let (mut plan, notes) = match &arguments.workload {
+    let (mut plan, notes, skipped) = match &arguments.workload {
         Some(name) => {
             let mut quiet = |_: &str, _: f64| {};
             let mut told = stages();
@@ -50,9 +53,14 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
             let loaded = workload::load(name, seed, progress)?;
             let mut notes = loaded.notes();
             notes.extend(loaded.fit().into_iter().flat_map(FitReport::differing));
-            (loaded.into_plan(), notes)
+            let skipped = loaded.skipped();
+            (loaded.into_plan(), notes, skipped)
         }
-        None => (Plan::single(target(arguments, url)?), Vec::new()),
+        None => (
+            Plan::single(target(arguments, url)?),
+            Vec::new(),
+            BTreeMap::new(),
+        ),
     };
     let recorded = plan.recorded.clone();
     let chosen = match (arguments.arrivals, &arguments.rate, &recorded) {
@@ -92,6 +100,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
         users,
         length,
         notes,
+        skipped,
     })
 }
 
