@@ -36,8 +36,8 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub struct UsageError(pub String);
 
 /// A usage error with this message.
-pub fn usage(message: impl ToString) -> Failure {
-    Box::new(UsageError(message.to_string()))
+pub fn usage(message: impl Into<String>) -> Failure {
+    Box::new(UsageError(message.into()))
 }
 
 /// The exit code of a failure: 2 where the command line is at fault, else 1.

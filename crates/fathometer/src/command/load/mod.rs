@@ -220,7 +220,6 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     for note in &planned.notes {
         eprintln!("{}: {note}", planned.plan.name);
     }
-    let interrupt = Interrupt::install()?;
     let clock = Clock::start();
     let met = security::meet(
         (arguments.policy, arguments.max_streams),
@@ -230,6 +229,8 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         arguments.connect_timeout,
         clock,
     )?;
+    // Until here there is nothing to keep, and a signal ends the program at once.
+    let interrupt = Interrupt::install()?;
     let saved = output::Saved::begin(&arguments.save, &planned.plan)?;
     let (fields, host_field) = fields(&arguments.headers)?;
     let options = || Options {
@@ -356,11 +357,10 @@ fn cut_short(result: &LoadResult) -> String {
 
 fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
     let counts = &result.measured.counts;
+    let has_gone_silent = result.measured.ended.silent_from.is_some();
     if !result.validity.is_valid() {
         ExitCode::from(3)
-    } else if result.measured.ended.silent_from.is_some() {
-        ExitCode::from(4)
-    } else if promises.iter().any(|promise| !promise.kept) {
+    } else if has_gone_silent || promises.iter().any(|promise| !promise.kept) {
         ExitCode::from(4)
     } else if counts.completed == 0 && counts.planned > 0 {
         // Everything failed or was never answered: measured rightly, and not what anybody hoped for.
