@@ -1,10 +1,11 @@
-//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask fuzz`, `cargo xtask bench`.
+//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask fuzz`, `cargo xtask bench`, `cargo xtask vm`.
 //!
 //! They are a program and not scripts so that they need nothing but the Rust tool chain.
 
 mod bench;
 mod fuzz;
 mod tidy;
+mod vm;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ enum Chore {
     Tidy,
     /// Build the fuzz targets and run each for a bounded time.
     Fuzz(fuzz::Arguments),
+    /// Try the limits of hosts on a kernel that has control groups of version 2 alone.
+    Vm(vm::Arguments),
     /// Measure the speed bars, each against the program it is measured by.
     Bench(bench::Arguments),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Tidy => tidy::run(root),
         Chore::Fuzz(arguments) => fuzz::run(root, &arguments),
+        Chore::Vm(arguments) => vm::run(root, &arguments),
         Chore::Bench(arguments) => bench::run(root, &arguments),
     };
     result.unwrap_or_else(|error| {
