@@ -1,4 +1,4 @@
-//! Chores of this workspace: `cargo xtask tidy`, `cargo xtask fuzz`, `cargo xtask bench`, `cargo xtask soak`.
+//! Chores of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak` and `vm`.
 //!
 //! They are a program and not scripts so that they need nothing but the Rust tool chain.
 
@@ -6,6 +6,7 @@ mod bench;
 mod fuzz;
 mod soak;
 mod tidy;
+mod vm;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,6 +27,8 @@ enum Chore {
     Tidy,
     /// Build the fuzz targets and run each for a bounded time.
     Fuzz(fuzz::Arguments),
+    /// Try the limits of hosts on a kernel that has control groups of version 2 alone.
+    Vm(vm::Arguments),
     /// Measure the speed bars, each against the program it is measured by.
     Bench(bench::Arguments),
     /// Run our origin under attack beside an honest load.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Tidy => tidy::run(root),
         Chore::Fuzz(arguments) => fuzz::run(root, &arguments),
+        Chore::Vm(arguments) => vm::run(root, &arguments),
         Chore::Bench(arguments) => bench::run(root, &arguments),
         Chore::Soak(arguments) => soak::run(root, &arguments),
     };

@@ -1,0 +1,196 @@
+# What is tried in the guest. Prints a line `CHECK <place> <what> ok|FAILED <detail>` for each check.
+#
+# The load is small: an emulated processor is some fifty times slower. Figures mean nothing here, so that exit
+# code 3 (measured but invalid) is as good as 0.
+groups=/sys/fs/cgroup
+
+mkdir -p /job/www
+for n in 1 2 3 4; do head -c "${n}000" /dev/urandom >"/job/www/$n.html"; done
+
+report() { # PLACE WHAT RESULT DETAIL
+    printf 'CHECK %s %s %s %s\n' "$1" "$2" "$3" "$4"
+}
+
+# The last lines that a program wrote, as one.
+words() { tail -n 3 "$1" | tr '\n' ' ' | cut -c1-300; }
+
+# check PLACE WHAT SECONDS CODES COMMAND...: runs a command, which must exit with one of the codes and say nothing
+# of limits that do not hold. Where the machine below is busy, measurements are invalid and repeated until the time
+# is over: a search that was interrupted after it had measured is as good.
+check() {
+    local place="$1" what="$2" seconds="$3" codes="$4" code=0 from=$SECONDS
+    local bad="the host's limit\|stopped receiving\|device refused"
+    shift 4
+    timeout -s INT -k 60 "$seconds" "$@" >/job/out 2>&1 || code=$?
+    if grep -q "$bad" /job/out; then
+        report "$place" "$what" FAILED "$(grep -m1 "$bad" /job/out)"
+    elif [[ " $codes " == *" $code "* ]]; then
+        report "$place" "$what" ok "exit code $code after $((SECONDS - from)) s"
+    elif grep -q "interrupted: the verdict is about what had been measured" /job/out; then
+        report "$place" "$what" ok "measured until it was interrupted after $((SECONDS - from)) s"
+    else
+        report "$place" "$what" FAILED "exit code $code: $(words /job/out)"
+    fi
+}
+
+# Limits are seen in force from outside while a trial runs: a line for each file with the values it had.
+watch_limits() {
+    while :; do
+        for file in cpu.max memory.max io.max cpuset.cpus; do
+            cat $groups/fathometer-*-server/$file $groups/*/fathometer-*-server/$file \
+                $groups/*/*/fathometer-*-server/$file $groups/*/*/*/fathometer-*-server/$file \
+                $groups/*/*/*/*/fathometer-*-server/$file 2>/dev/null | sed "s/^/$file /"
+        done
+        sleep 0.3
+    done >/job/seen
+}
+
+seen() { # PLACE FILE PATTERN
+    if grep -q "^$2 $3" /job/seen; then
+        report "$1" "$2" ok "$(grep -m1 "^$2 $3" /job/seen)"
+    else
+        report "$1" "$2" FAILED "never $3: $(grep "^$2" /job/seen | sort | uniq -c | tr '\n' ' ')"
+    fi
+}
+
+# The controllers that every group hands down.
+handed_down() { find $groups -name cgroup.subtree_control -exec grep -H . {} + | sort; }
+
+# nothing_left PLACE BEFORE: no group, no process, and controllers as they were.
+nothing_left() {
+    local left now
+    left="$(find $groups -name 'fathometer-*' | tr '\n' ' ')"
+    for process in /proc/[0-9]*; do
+        if grep -q '^host-receive$' "$process/comm" 2>/dev/null; then left+="$process "; fi
+    done
+    now="$(handed_down)"
+    if [ -n "$left" ]; then
+        report "$1" clean FAILED "left: $left"
+    elif [ "$now" != "$2" ]; then
+        report "$1" clean FAILED "controllers: $(diff <(echo "$2") <(echo "$now") | tr '\n' ' ')"
+    else
+        report "$1" clean ok "no group, no process, controllers as before"
+    fi
+}
+
+doctor() { # PLACE [COMMAND...]: prints what doctor says, for the program that started the guest
+    local place="$1" code=0
+    shift
+    "$@" fathometer doctor --json >/job/doctor 2>&1 || code=$?
+    echo "DOCTOR $place $code begin"
+    cat /job/doctor
+    echo "DOCTOR $place end"
+}
+
+# Two resources are varied of a host that has every limit there is, under a load of few requests: one user,
+# half a second away.
+printf 'name = "far"\nsource = "none"\n[both]\npropagation = "200ms"\n' >/job/far.toml
+bottleneck=(fathometer bottleneck --site /job/www --path /job/far.toml --cold -c 1 -d 1s --warmup 300ms --replicates 2)
+limits=(--cpu 0.5 --memory 64M --workers 4)
+# A user has none of these: systemd does not hand the controllers down, and the kernel shows the setting of the queue
+# to root's namespaces alone.
+rooted=(--disk 200ops --cores 1 --backlog 16)
+varied=(--only memory --only backlog)
+if [ "$brief" = yes ]; then varied=(--only memory); fi
+
+trials() { # PLACE LIMITS...: bottleneck with these limits, seen from outside
+    local place="$1" watcher
+    shift
+    : >/job/seen
+    watch_limits &
+    watcher=$!
+    check "$place" bottleneck 90 "0 3 4" "${bottleneck[@]}" "$@" "${varied[@]}"
+    kill $watcher
+    wait $watcher 2>/dev/null
+    seen "$place" cpu.max '5000 10000'
+    seen "$place" memory.max 67108864
+}
+
+# --- the topmost group, as in a container of one's own or with init=/bin/bash
+before="$(handed_down)"
+doctor root
+trials root "${limits[@]}" "${rooted[@]}"
+seen root io.max '.*riops=2'
+seen root cpuset.cpus '[0-9]'
+if [ "$brief" = no ]; then
+    check root study 400 "0 3" fathometer study /job/study.toml --quick --quiet --output /job/run
+    # One of each cell at least; what noise made invalid is there as often as it was tried.
+    check root records 10 0 test "$(wc -l </job/run/replicates.ndjson)" -ge 3
+    check root held 10 1 grep -o "the host's limit[^\"]*\|stopped receiving[^\"]*" /job/run/replicates.ndjson
+    check root page 300 "0 3" fathometer study nielsen97 --quick --quiet --only path=lan \
+        --only policy=h1.1 --only server=embedded-apache --only visit=first --era today --replicates 1 \
+        --output /job/page
+fi
+nothing_left root "$before"
+
+# --- a session, as systemd makes one
+mkdir -p $groups/init.scope
+while read -r pid; do echo "$pid" >$groups/init.scope/cgroup.procs; done <$groups/cgroup.procs 2>/dev/null
+echo "+cpuset +cpu +io +memory +pids" >$groups/cgroup.subtree_control
+slice=$groups/user.slice/user-0.slice
+mkdir -p $slice/session-1.scope
+echo "+cpu +memory +pids" >$groups/user.slice/cgroup.subtree_control
+echo "+cpu +memory +pids" >$slice/cgroup.subtree_control
+echo $$ >$slice/session-1.scope/cgroup.procs
+before="$(handed_down)"
+doctor session
+trials session "${limits[@]}" "${rooted[@]}"
+seen session io.max '.*riops=2'
+if [ "$brief" = no ]; then
+    check session unlimited 90 "0 3 4" "${bottleneck[@]}" --cpu none --backlog 16 --only backlog
+fi
+nothing_left session "$before"
+
+# inside PLACE GROUP COMMAND...: doctor and trials in a group that has processes of its own
+inside() {
+    local place="$1" group="$2" watcher
+    shift 2
+    (
+        echo $BASHPID >"$group/cgroup.procs"
+        doctor "$place" "$@"
+        : >/job/seen
+        watch_limits &
+        watcher=$!
+        # It is not to be among the processes of the group.
+        echo $watcher >$groups/init.scope/cgroup.procs
+        check "$place" bottleneck 90 "0 3 4" "$@" "${bottleneck[@]}" "${limits[@]}" --only memory
+        kill $watcher
+        wait $watcher 2>/dev/null
+        seen "$place" cpu.max '5000 10000'
+        seen "$place" memory.max 67108864
+    )
+}
+
+# Programs that busybox has as well are named in full, or it would run its own.
+
+# --- a user's scope with Delegate=yes
+user=$groups/user.slice/user-1000.slice
+service=$user/user@1000.service
+scope=$service/app.slice/run-2.scope
+mkdir -p $scope /job/tmp
+echo "+cpu +memory +pids" >$user/cgroup.subtree_control
+for group in $service $service/app.slice $scope; do
+    chown 1000 $group $group/cgroup.procs $group/cgroup.subtree_control $group/cgroup.threads
+done
+echo "+cpu +memory +pids" >$service/cgroup.subtree_control
+echo "+cpu +memory +pids" >$service/app.slice/cgroup.subtree_control
+chown 1000 /job/tmp
+chmod 666 /dev/net/tun
+before="$(handed_down)"
+inside delegated $scope env TMPDIR=/job/tmp /bin/setpriv --reuid 1000 --regid 1000 --clear-groups
+nothing_left delegated "$before"
+
+# --- a container: its topmost group has processes, and nothing above it is seen
+mkdir -p $groups/container
+printf '#!/bin/bash\numount %s\nmount -t cgroup2 none %s || exit 99\nexec "$@"\n' $groups $groups >/job/contained
+printf '#!/bin/bash\numount %s\nmount -t cgroup2 -o ro none %s || exit 99\nexec "$@"\n' $groups $groups >/job/contained-ro
+chmod 755 /job/contained /job/contained-ro
+before="$(handed_down)"
+inside container $groups/container /bin/unshare --cgroup --mount /job/contained
+nothing_left container "$before"
+(
+    echo $BASHPID >$groups/container/cgroup.procs
+    /bin/unshare --cgroup --mount /job/contained-ro fathometer doctor >/job/out 2>&1
+)
+cp /job/out /job/doctor
+check read-only advice 10 0 grep "no  cpu limit.*mounted read-only.*--privileged" /job/doctor

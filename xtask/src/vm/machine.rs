@@ -1,0 +1,135 @@
+//! Starting the guest, reading its console, and ending it in any case.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use super::image::Image;
+
+/// Memory of the guest, in MiB.
+const MEMORY: &str = "2048";
+
+/// The least size of the disk that the commands are on.
+const COMMANDS: u64 = 65_536;
+
+/// Kernel parameters: a console that can be read, version 1 of control groups off, an end that is one, and no
+/// panic when the machine below is so busy that the emulated timer is late.
+const PARAMETERS: &str = "console=ttyS0 quiet loglevel=3 panic=-1 no_timer_check cgroup_no_v1=all";
+
+/// The machine's process. Dropping it kills it.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs commands in the guest as root, for so long at most, and hands each line of its console over.
+pub(super) fn run(
+    image: &Image,
+    commands: &str,
+    time: Duration,
+    each: &mut dyn FnMut(&str),
+) -> Result<(), String> {
+    let disk = write_commands(&image.folder, commands)?;
+    let drive =
+        |path: &Path, more: &str| format!("file={},if=virtio,format=raw{more}", path.display());
+    let mut machine = Command::new("qemu-system-x86_64")
+        .args([
+            "-machine",
+            "q35",
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max",
+        ])
+        .args([
+            "-smp",
+            "2",
+            "-m",
+            MEMORY,
+            "-nographic",
+            "-no-reboot",
+            "-nic",
+            "none",
+        ])
+        .arg("-kernel")
+        .arg(&image.kernel)
+        .arg("-initrd")
+        .arg(&image.initrd)
+        .args(["-append", PARAMETERS])
+        .args(["-drive", &drive(&image.root, ",snapshot=on")])
+        .args(["-drive", &drive(&disk, "")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Machine)
+        .map_err(|error| format!("cannot start qemu-system-x86_64: {error}"))?;
+    let console = machine.0.stdout.take().expect("it was asked for");
+    let (say, said) = channel();
+    // Ends with the machine, whose end of the pipe it reads.
+    let reader = std::thread::spawn(move || {
+        let mut lines = BufReader::new(console).split(b'\n');
+        while let Some(Ok(line)) = lines.next() {
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if say.send(text).is_err() {
+                break;
+            }
+        }
+    });
+    let deadline = Instant::now() + time;
+    let ended = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match said.recv_timeout(left) {
+            Ok(line) => each(after_controls(&line)),
+            Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                break Err(format!("the guest was ended after {} s", time.as_secs()));
+            }
+        }
+    };
+    drop(machine);
+    let _ = reader.join();
+    let _ = std::fs::remove_file(&disk);
+    ended
+}
+
+/// The firmware's screen control sequences stand before the first line.
+fn after_controls(line: &str) -> &str {
+    let start = ["GUEST ", "CHECK ", "DOCTOR "]
+        .iter()
+        .filter_map(|word| line.find(word))
+        .min();
+    match start {
+        Some(start) if line.starts_with('\u{1b}') => &line[start..],
+        _ => line,
+    }
+}
+
+fn write_commands(folder: &Path, commands: &str) -> Result<PathBuf, String> {
+    let path = folder.join(format!("commands-{}.img", std::process::id()));
+    let write = || -> std::io::Result<()> {
+        std::fs::write(&path, commands)?;
+        let file = std::fs::File::options().write(true).open(&path)?;
+        file.set_len(COMMANDS.max(commands.len() as u64).next_multiple_of(512))
+    };
+    write().map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_firmware_writes_before_a_line_is_left_out() {
+        assert_eq!(after_controls("\u{1b}c\u{1b}[2JGUEST up"), "GUEST up");
+        assert_eq!(after_controls("CHECK a b ok"), "CHECK a b ok");
+        assert_eq!(after_controls("a GUEST "), "a GUEST ");
+    }
+}
