@@ -208,7 +208,7 @@ impl Invocation {
         place: Place<'_>,
         throttle: &Throttle,
     ) -> Result<Invocation, ServerError> {
-        let template = &with_user_or_without(definition.template(program)?);
+        let template = with_user_or_without(&definition.template(program)?);
         let mut words = words(program, installed, place, throttle);
         if let Access::Tls(credentials) = place.access {
             let files = credentials
