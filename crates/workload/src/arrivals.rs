@@ -194,6 +194,15 @@ impl Arrivals {
         }
     }
 
+    /// How long a recording is at its speed; `None` for other arrivals, and where it is longer than [`LONGEST`].
+    pub fn recorded_length(&self) -> Option<Duration> {
+        let Process::Recorded(times, speed) = &self.0 else {
+            return None;
+        };
+        let seconds = times.last().map_or(0.0, Duration::as_secs_f64) / speed;
+        (seconds <= LONGEST.as_secs_f64()).then(|| Duration::from_secs_f64(seconds))
+    }
+
     /// All arrivals in order, from the first.
     pub fn schedule(&self) -> Schedule<'_> {
         Schedule {
@@ -280,9 +289,32 @@ impl Iterator for Schedule<'_> {
     }
 }
 
+/// The longest recording that is replayed to its end: a year.
+pub const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_speed_is_too_slow_or_too_fast_for_the_arithmetic() {
+        let times: Arc<[Duration]> = [0, 1, 3].map(Duration::from_secs).into();
+        let at = |speed| Arrivals::recorded(times.clone(), speed).unwrap();
+        assert_eq!(at(2.0).recorded_length(), Some(Duration::from_millis(1500)));
+        for speed in [1e-20, f64::MIN_POSITIVE, 5e-324] {
+            assert_eq!(at(speed).recorded_length(), None);
+            // What comes after a hundred years does not come.
+            assert_eq!(seconds(&at(speed), 9), [0.0]);
+        }
+        for speed in [1e20, f64::MAX] {
+            assert_eq!(at(speed).recorded_length(), Some(Duration::ZERO));
+            assert_eq!(seconds(&at(speed), 9), [0.0; 3]);
+        }
+        assert_eq!(
+            Arrivals::constant(Profile::constant(1.0).unwrap()).recorded_length(),
+            None
+        );
+    }
 
     fn seconds(arrivals: &Arrivals, most: usize) -> Vec<f64> {
         let times = arrivals.schedule().take(most);

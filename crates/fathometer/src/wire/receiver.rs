@@ -193,7 +193,7 @@ fn receive(control: &UnixStream) -> Result<()> {
     let _ = helper::spare_from_lack_of_memory();
     let [device, ring, wake] = handover::receive(control)?;
     let device = TunInput::from(device);
-    let mut ring = PacketReceiver::open(ring)?;
+    let mut ring = PacketReceiver::open(ring.as_fd())?;
     let mut waiter = Waiter::woken_by(Clock::start(), Waker::from(wake))?;
     (&mut &*control)
         .write_all(&[READY])

@@ -8,8 +8,13 @@
 //! to other hosts are left out and counted. Where the browser noted which file made it ask
 //! (`_initiator`), that is the dependency; otherwise the page's first request is.
 //!
+//! Entries without a request to the server are skipped and counted by their reason: responses from the browser's cache,
+//! aborted requests, `data:`, `blob:` and WebSocket URLs. A request that was answered 304 is replayed without its
+//! condition, which a note counts.
+//!
 //! Sizes are those of the decoded contents (`response.content.size`), of responses with status 200.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -54,16 +59,25 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
     // By when they started, and as the archive has them where that is alike.
     let mut requests = Vec::with_capacity(entries.len());
     let mut elsewhere = 0;
+    let mut skipped: BTreeMap<String, u64> = BTreeMap::new();
     for entry in &entries {
         match Request::read(entry, &host)? {
-            Some(request) => requests.push(request),
-            None => elsewhere += 1,
+            Read::Replayed(request) => requests.push(request),
+            Read::OtherHost => elsewhere += 1,
+            Read::Skipped(reason) => *skipped.entry(reason.to_owned()).or_default() += 1,
         }
     }
     if requests.is_empty() {
         return Err(Fault::in_value(
             "log.entries",
-            format!("expected a request to the host {host}, found {elsewhere} to others"),
+            match skipped.values().sum::<u64>() {
+                0 => format!("expected a request to the host {host}, found {elsewhere} to others"),
+                others => format!(
+                    "expected a request to the host {host}, found {elsewhere} to others and {others} that are no \
+                     requests to replay ({})",
+                    counted(&skipped)
+                ),
+            },
         ));
     }
     requests.sort_by_key(|request| request.started);
@@ -78,14 +92,39 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
         };
         builder.add_file(&request.path, request.content_type(), size);
     }
+    let conditional = requests
+        .iter()
+        .filter(|request| request.status == 304)
+        .count();
+    if conditional > 0 {
+        builder.notes.push(format!(
+            "{conditional} requests were answered 304: they are replayed without their condition, so a server sends the \
+             whole content"
+        ));
+    }
     let starts = page_starts(&log)?;
     let script = script(&mut builder, &requests, &starts)?;
+    if !skipped.is_empty() {
+        builder
+            .notes
+            .push(format!("entries are skipped: {}", counted(&skipped)));
+    }
+    builder.skipped = skipped;
     if elsewhere > 0 {
+        let reason = "a URL of another host".to_owned();
+        builder.skipped.insert(reason, elsewhere);
         builder.notes.push(format!(
             "{elsewhere} requests to other hosts than {host} are left out"
         ));
     }
     Ok(builder.finish(name, Choice::Scripts([script].into()), None))
+}
+
+fn counted(skipped: &BTreeMap<String, u64>) -> String {
+    let each = skipped
+        .iter()
+        .map(|(reason, n)| format!("{n} with {reason}"));
+    each.collect::<Vec<String>>().join(", ")
 }
 
 /// When each page started, by its name.
@@ -133,8 +172,9 @@ fn script(
         let mut members: Vec<TargetId> = Vec::new();
         let mut named_by = Vec::new();
         for (place, request) in requests.iter().enumerate() {
-            let content = request.content.map(|content| content.as_bytes().into());
-            members.push(builder.target(request.method, &request.path, content));
+            let content = request.content.as_ref().map(|text| text.as_bytes().into());
+            let kind = request.content_type.map(Into::into);
+            members.push(builder.target_with_type(request.method, &request.path, content, kind));
             let by = request.initiators.iter().find_map(|url| places.get(*url));
             named_by.push(by.copied().unwrap_or(0));
             places.entry(request.url).or_insert(place as u16);
@@ -149,12 +189,21 @@ fn script(
     Ok(Script { steps })
 }
 
+/// What an entry is to a replay.
+enum Read<'a> {
+    Replayed(Request<'a>),
+    OtherHost,
+    /// Why not, after "with".
+    Skipped(&'static str),
+}
+
 /// An entry of the archive.
 struct Request<'a> {
     url: &'a str,
     method: &'a str,
     path: String,
-    content: Option<&'a str>,
+    content: Option<Cow<'a, str>>,
+    content_type: Option<&'a str>,
     page: &'a str,
     status: u16,
     size: Option<u64>,
@@ -167,18 +216,21 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// `None` for a request to another host.
-    fn read(entry: &Node<'a>, host: &str) -> Result<Option<Request<'a>>, Fault> {
+    fn read(entry: &Node<'a>, host: &str) -> Result<Read<'a>, Fault> {
         let request = entry.member("request")?;
         let url_node = request.member("url")?;
         let url_text = url_node.text()?;
         if !url_text.starts_with("http://") && !url_text.starts_with("https://") {
-            // data:, blob:, ws: and so on are no requests of HTTP.
-            return Ok(None);
+            return Ok(Read::Skipped(match url_text.split(':').next() {
+                Some("data") => "a data: URL",
+                Some("blob") => "a blob: URL",
+                Some("ws" | "wss") => "a ws: or wss: URL (WebSocket)",
+                _ => "a URL of another scheme than http and https",
+            }));
         }
         let url = Url::of(&url_node)?;
         if !url.host.eq_ignore_ascii_case(host) {
-            return Ok(None);
+            return Ok(Read::OtherHost);
         }
         let method_node = request.member("method")?;
         let method = method_node.text()?;
@@ -195,17 +247,30 @@ impl<'a> Request<'a> {
             Some(Ok(status @ 0..=999)) => status,
             _ => return Err(status_node.expected("a status")),
         };
+        if status == 0 {
+            return Ok(Read::Skipped("no response (aborted)"));
+        }
+        if is_from_cache(entry) {
+            return Ok(Read::Skipped("a response from the browser's cache"));
+        }
         let content = response.optional("content");
         let content = content.as_ref();
         let size = content.and_then(|content| content.optional("size"));
         let mime_type = content.and_then(|content| content.optional("mimeType"));
         let post = request.optional("postData");
-        let posted = post.and_then(|post| post.optional("text"));
-        Ok(Some(Request {
+        let content = match &post {
+            Some(post) => posted(post)?,
+            None => None,
+        };
+        let content_type = post.as_ref().and_then(|post| post.optional("mimeType"));
+        Ok(Read::Replayed(Request {
             url: url_text,
             method,
             path: url.target(),
-            content: posted.map(|text| text.text()).transpose()?,
+            content,
+            content_type: content_type
+                .and_then(|kind| kind.value.as_str())
+                .filter(|kind| is_field_value(kind)),
             page: match entry.optional("pageref") {
                 Some(page) => page.text()?,
                 None => "",
@@ -244,6 +309,63 @@ impl<'a> Request<'a> {
             _ => type_of(&self.path),
         }
     }
+}
+
+/// Whether a browser noted that the response came from its cache (Chromium, Firefox, Safari).
+fn is_from_cache(entry: &Node<'_>) -> bool {
+    ["_fromCache", "_fromDiskCache", "_servedFromCache"]
+        .iter()
+        .any(|name| {
+            let noted = entry.optional(name);
+            noted.is_some_and(|noted| match noted.value {
+                Value::Bool(is_cached) => *is_cached,
+                Value::String(which) => !which.is_empty(),
+                _ => false,
+            })
+        })
+}
+
+/// The content of a request: as text, or made of the parameters of a form.
+fn posted<'a>(post: &Node<'a>) -> Result<Option<Cow<'a, str>>, Fault> {
+    if let Some(text) = post.optional("text") {
+        let text = text.text()?;
+        if !text.is_empty() {
+            return Ok(Some(Cow::Borrowed(text)));
+        }
+    }
+    let Some(parameters) = post.optional("params") else {
+        return Ok(None);
+    };
+    let mut form = String::new();
+    for parameter in parameters.elements()? {
+        if !form.is_empty() {
+            form.push('&');
+        }
+        encode(parameter.member("name")?.text()?, &mut form);
+        if let Some(value) = parameter.optional("value") {
+            form.push('=');
+            encode(value.text()?, &mut form);
+        }
+    }
+    Ok(Some(Cow::Owned(form)))
+}
+
+/// As forms are encoded (application/x-www-form-urlencoded).
+fn encode(text: &str, form: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b' ' => form.push('+'),
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'*' => {
+                form.push(byte.into());
+            }
+            _ => form.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+/// Whether a text can be a field's value as it is.
+fn is_field_value(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// What the browser noted about why it asked: a parser's URL, or a script's call stack.

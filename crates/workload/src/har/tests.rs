@@ -108,9 +108,10 @@ fn an_archive_becomes_a_session_with_its_dependencies() {
             ("/two", "text/html", UNKNOWN_SIZE),
         ]
     );
+    assert_eq!(workload.notes[0], "entries are skipped: 1 with a data: URL");
     assert_eq!(
-        workload.notes[0],
-        "2 requests to other hosts than a.example are left out"
+        workload.notes[1],
+        "1 requests to other hosts than a.example are left out"
     );
     let site = workload.site(0.3, Seed(1));
     assert_eq!(site.pages[0].named_by, [None, Some(0)]);
@@ -124,7 +125,83 @@ fn another_host_can_be_asked_for() {
     let fault = parse("test", &text, Some("nowhere")).unwrap_err();
     assert_eq!(
         fault.to_string(),
-        "log.entries: expected a request to the host nowhere, found 7 to others"
+        "log.entries: expected a request to the host nowhere, found 6 to others and 1 that are no requests to replay (1 \
+         with a data: URL)"
+    );
+}
+
+#[test]
+fn what_is_no_request_to_the_server_is_skipped_by_reason() {
+    let mut archive = archive();
+    let at = |url: &str| entry("p1", "2024-05-01T10:00:00.400Z", url, 10, "text/plain");
+    let mut cached = at("https://a.example/cached.js");
+    cached["_fromCache"] = json!("disk");
+    let mut aborted = at("https://a.example/aborted");
+    aborted["response"]["status"] = json!(0);
+    let mut not_modified = at("https://a.example/same.css");
+    not_modified["response"]["status"] = json!(304);
+    let entries = archive["log"]["entries"].as_array_mut().unwrap();
+    entries.extend([
+        cached,
+        aborted,
+        not_modified,
+        at("blob:https://a.example/1"),
+        at("wss://a.example/socket"),
+        at("chrome-extension://x/y"),
+    ]);
+    let workload = read(&archive).unwrap();
+    let skipped: Vec<(&str, u64)> = workload
+        .skipped
+        .iter()
+        .map(|(what, &n)| (what.as_str(), n))
+        .collect();
+    assert_eq!(
+        skipped,
+        [
+            ("a URL of another host", 1),
+            ("a URL of another scheme than http and https", 1),
+            ("a blob: URL", 1),
+            ("a data: URL", 1),
+            ("a response from the browser's cache", 1),
+            ("a ws: or wss: URL (WebSocket)", 1),
+            ("no response (aborted)", 1),
+        ]
+    );
+    let has = |path: &str| {
+        workload
+            .plan
+            .targets
+            .iter()
+            .any(|target| target.path == path)
+    };
+    assert!(has("/same.css") && !has("/cached.js") && !has("/aborted"));
+    assert!(
+        workload
+            .notes
+            .iter()
+            .any(|note| note.starts_with("1 requests were answered 304"))
+    );
+}
+
+#[test]
+fn forms_and_the_type_of_a_content_are_kept() {
+    let mut archive = archive();
+    let posted = &mut archive["log"]["entries"][5]["request"]["postData"];
+    *posted = json!({
+        "mimeType": "application/x-www-form-urlencoded",
+        "params": [{ "name": "user", "value": "a b" }, { "name": "q", "value": "x&y" }, { "name": "z" }],
+    });
+    let workload = read(&archive).unwrap();
+    let post = workload
+        .plan
+        .targets
+        .iter()
+        .find(|target| target.method == "POST")
+        .unwrap();
+    assert_eq!(post.content.as_deref(), Some(&b"user=a+b&q=x%26y&z"[..]));
+    assert_eq!(
+        post.content_type.as_deref(),
+        Some("application/x-www-form-urlencoded")
     );
 }
 

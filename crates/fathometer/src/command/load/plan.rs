@@ -33,9 +33,6 @@ pub struct Planned {
     pub skipped: BTreeMap<String, u64>,
 }
 
-/// The longest replay: ten years.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
-
 /// Between the starts of two user equivalents, as SURGE had it.
 const UE_START: Duration = Duration::from_millis(50);
 
@@ -80,11 +77,22 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                             "--arrivals recorded needs a workload with recorded times: log:FILE or har:FILE",
                         ));
                     };
+                    let arrivals = Arrivals::recorded(times, arguments.speed)?;
                     // A second beyond the last one, so that it is part of it.
-                    length = times.last().map(|last| {
-                        last.div_f64(arguments.speed).min(LONGEST) + Duration::from_secs(1)
-                    });
-                    Arrivals::recorded(times, arguments.speed)?
+                    length = arrivals
+                        .recorded_length()
+                        .map(|length| length + Duration::from_secs(1));
+                    if length.is_none()
+                        && arguments.duration.is_none()
+                        && arguments.requests.is_none()
+                    {
+                        return Err(format!(
+                            "at --speed {} the recording is longer than a year: give a larger --speed, or --duration",
+                            arguments.speed
+                        )
+                        .into());
+                    }
+                    arrivals
                 }
                 ArrivalsChoice::Constant => Arrivals::constant(profile(arguments)?),
                 ArrivalsChoice::Poisson => Arrivals::poisson(profile(arguments)?, seed),
