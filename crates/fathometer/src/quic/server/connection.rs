@@ -49,10 +49,11 @@ pub(super) struct Open {
     closes_with: Option<ErrorCode>,
     is_closed: bool,
     delivery: Delivery,
+    limits: Limits,
 }
 
 impl Open {
-    pub fn new(http: Http, peer: SocketAddr) -> Open {
+    pub fn new(http: Http, peer: SocketAddr, limits: Limits) -> Open {
         Open {
             http,
             peer,
@@ -65,6 +66,7 @@ impl Open {
             closes_with: None,
             is_closed: false,
             delivery: Delivery::default(),
+            limits,
         }
     }
 
@@ -74,7 +76,6 @@ impl Open {
         endpoint: &mut Endpoint,
         key: ConnectionKey,
         file_buffer: &mut FileBuffer,
-        limits: &Limits,
         now: Instant,
         log: Option<&mut AccessLog>,
         statistics: &mut OriginStatistics,
@@ -125,7 +126,7 @@ impl Open {
             self.closes_with.get_or_insert(ErrorCode::NO_ERROR);
         }
         self.close_when_delivered(endpoint, key, now);
-        self.close_when_stalled(endpoint, key, limits, now, statistics);
+        self.close_when_stalled(endpoint, key, now, statistics);
         // Responses that were sent may have made room for what was not wanted.
         let wanted_again = self
             .unwanted
@@ -158,7 +159,6 @@ impl Open {
         &mut self,
         endpoint: &mut Endpoint,
         key: ConnectionKey,
-        limits: &Limits,
         now: Instant,
         statistics: &mut OriginStatistics,
     ) {
@@ -167,7 +167,10 @@ impl Open {
         };
         let waits = connection.sending_streams() > self.own_streams;
         let acknowledged = || connection.acknowledged();
-        if self.delivery.is_stalled(waits, acknowledged, limits, now) {
+        if self
+            .delivery
+            .is_stalled(waits, acknowledged, &self.limits, now)
+        {
             statistics.stalled += 1;
             endpoint.close(
                 key,
@@ -180,8 +183,11 @@ impl Open {
     }
 
     /// When it wants to be served, unless something happens before, as far as HTTP/3 goes.
-    pub fn poll_timeout(&self, limits: &Limits) -> Option<Instant> {
-        let delivery = self.delivery.deadline(limits).filter(|_| !self.is_closed);
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let delivery = self
+            .delivery
+            .deadline(&self.limits)
+            .filter(|_| !self.is_closed);
         [delivery, self.http.poll_timeout()]
             .into_iter()
             .flatten()

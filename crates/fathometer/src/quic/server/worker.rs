@@ -329,7 +329,11 @@ impl Worker {
                     continue;
                 };
                 let http = Http::new(Arc::clone(&self.origin), Arc::clone(&self.config), now);
-                port.open[n] = Some(Box::new(Open::new(http, connection.peer())));
+                port.open[n] = Some(Box::new(Open::new(
+                    http,
+                    connection.peer(),
+                    self.config.limits,
+                )));
                 port.count += 1;
                 self.statistics.connections += 1;
             }
@@ -349,7 +353,7 @@ impl Worker {
             };
             open.alarm = Alarm::default();
             let quic = port.endpoint.poll_timeout(key);
-            let http = open.poll_timeout(&self.config.limits);
+            let http = open.poll_timeout();
             let next = [quic, http].into_iter().flatten().min();
             if next.is_some_and(|due| due <= now) {
                 port.endpoint.handle_timeout(key, now);
@@ -395,7 +399,6 @@ impl Worker {
             &mut port.endpoint,
             key,
             &mut self.file_buffer,
-            &self.config.limits,
             now,
             self.log.as_mut(),
             &mut self.statistics,
@@ -417,7 +420,7 @@ impl Worker {
             port.stalled.push_back(key);
         }
         let quic = port.endpoint.poll_timeout(key);
-        let http = open.poll_timeout(&self.config.limits);
+        let http = open.poll_timeout();
         let next = [quic, http].into_iter().flatten().min();
         self.timers.set(&mut open.alarm, alarm_of(place, key), next);
         Ok(())
