@@ -168,8 +168,8 @@ impl PacketSender {
 
 impl PacketReceiver {
     /// The other side of a ring whose memory came from another process.
-    pub fn open(memory: OwnedFd) -> Result<PacketReceiver> {
-        let length = fstat(&memory)
+    pub fn open(memory: &OwnedFd) -> Result<PacketReceiver> {
+        let length = fstat(memory)
             .doing("look at memory of another process")?
             .st_size as usize;
         let flags = match length <= POPULATED {
@@ -309,7 +309,7 @@ mod tests {
     fn ring(packets: u32, longest: u32) -> (PacketRing, PacketSender, PacketReceiver) {
         let (ring, sender) = PacketRing::create(packets, longest).unwrap();
         let memory = ring.memory.try_clone().unwrap();
-        (ring, sender, PacketReceiver::open(memory).unwrap())
+        (ring, sender, PacketReceiver::open(&memory).unwrap())
     }
 
     fn taken(receiver: &mut PacketReceiver) -> Option<Vec<u8>> {
@@ -415,7 +415,7 @@ mod tests {
         let memory = |length: u64| {
             let memory = memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&memory, length).unwrap();
-            PacketReceiver::open(memory).unwrap_err()
+            PacketReceiver::open(&memory).unwrap_err()
         };
         for length in [0, 100, 4096, 1 << 20] {
             let error = memory(length);

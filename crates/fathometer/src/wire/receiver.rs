@@ -111,10 +111,15 @@ impl Receiver {
         let descriptors = [device.as_fd(), self.ring.as_fd(), waker.as_fd()];
         handover::send(&self.control, &descriptors)?;
         let mut answer = [0];
-        let answered = self
-            .control
-            .set_read_timeout(Some(READY_WITHIN))
-            .and_then(|()| (&self.control).read(&mut answer));
+        let mut read = || loop {
+            // A read that has a time limit is ended by signals, which ask this program to end well.
+            match (&self.control).read(&mut answer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                answered => return answered,
+            }
+        };
+        let limited = self.control.set_read_timeout(Some(READY_WITHIN));
+        let answered = limited.and_then(|()| read());
         let source = match (answered, answer) {
             (Ok(1), [READY]) => return Ok(()),
             (Ok(1), _) => {
@@ -193,7 +198,7 @@ fn receive(control: &UnixStream) -> Result<()> {
     let _ = helper::spare_from_lack_of_memory();
     let [device, ring, wake] = handover::receive(control)?;
     let device = TunInput::from(device);
-    let mut ring = PacketReceiver::open(ring)?;
+    let mut ring = PacketReceiver::open(&ring)?;
     let mut waiter = Waiter::woken_by(Clock::start(), Waker::from(wake))?;
     (&mut &*control)
         .write_all(&[READY])
