@@ -96,11 +96,13 @@ impl Check {
     }
 }
 
-/// Abilities that a user's scope commonly lacks: systemd hands neither controller down.
+/// What a user does not have: systemd does not hand the controllers down, and the kernel shows the setting of
+/// the queue to root's namespaces alone.
 const ROOTS: &[&str] = &[
     "disk bytes limit",
     "disk operations limit",
     "processor choice",
+    "backlog limit",
 ];
 
 fn judge(text: &str, is_user: bool) -> Result<String, String> {

@@ -111,10 +111,15 @@ impl Receiver {
         let descriptors = [device.as_fd(), self.ring.as_fd(), waker.as_fd()];
         handover::send(&self.control, &descriptors)?;
         let mut answer = [0];
-        let answered = self
-            .control
-            .set_read_timeout(Some(READY_WITHIN))
-            .and_then(|()| (&self.control).read(&mut answer));
+        let mut read = || loop {
+            // A read that has a time limit is ended by signals, which ask this program to end well.
+            match (&self.control).read(&mut answer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                answered => return answered,
+            }
+        };
+        let limited = self.control.set_read_timeout(Some(READY_WITHIN));
+        let answered = limited.and_then(|()| read());
         let source = match (answered, answer) {
             (Ok(1), [READY]) => return Ok(()),
             (Ok(1), _) => {
