@@ -170,7 +170,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     if arguments.visit == VisitChoice::Revalidate {
         (retrieval, statistics) = visit(Visit::Revalidate, retrieval.cache)?;
     }
-    let missing = Missing::of(&retrieval);
+    let missing = Missing::of(&retrieval, options.list.as_deref());
     if arguments.json {
         print_json(arguments, policy, &retrieval, &missing, &statistics);
     } else {
@@ -200,23 +200,24 @@ struct Missing<'r> {
 }
 
 impl<'r> Missing<'r> {
-    fn of(retrieval: &'r Retrieval) -> Missing<'r> {
-        let complete = retrieval.exchanges.iter().enumerate();
-        let complete = complete.filter(|(_, exchange)| exchange.outcome == Outcome::Complete);
+    fn of(retrieval: &'r Retrieval, list: Option<&PageList>) -> Missing<'r> {
+        // What a bundle of a list is asked for with is no file, unless the list names it, too.
+        let is_file = |target: &str| {
+            list.is_none_or(|list| target != list.folder || list.files.iter().any(|f| f == target))
+        };
+        let exchanges = retrieval.exchanges.iter().enumerate();
+        let complete = exchanges.filter(|(_, exchange)| {
+            exchange.outcome == Outcome::Complete && is_file(&exchange.target)
+        });
+        // The last answer decides: a file may be asked for again, in parts, or after a HEAD.
         let last: HashMap<&str, (usize, Option<u16>)> = complete
             .map(|(place, exchange)| (exchange.target.as_str(), (place, exchange.status)))
             .collect();
-        let singly = retrieval.files.iter().filter(|file| {
-            matches!(
-                file.by,
-                Delivery::Singly | Delivery::Pushed | Delivery::Current
-            )
-        });
-        let mut refused: Vec<(usize, &str, u16)> = singly
-            .filter_map(|file| {
-                let (place, status) = *last.get(file.target.as_str())?;
+        let mut refused: Vec<(usize, &str, u16)> = last
+            .into_iter()
+            .filter_map(|(target, (place, status))| {
                 let status = status.filter(|status| !is_success(*status))?;
-                Some((place, file.target.as_str(), status))
+                Some((place, target, status))
             })
             .collect();
         refused.sort_unstable();

@@ -190,7 +190,7 @@ fn all_formats_agree_on_one_load() {
     let names = ["it.json", "it.csv", "it.hlog", "it.prom", "it.parquet"];
     let paths = names.map(|name| folder.path().join(name).display().to_string());
     let mut arguments = vec!["--workload", &workload, "-c", "4", "-d", "600ms"];
-    arguments.extend(["--warm-up", "300ms"]);
+    arguments.extend(["--warmup", "300ms"]);
     arguments.extend(paths.iter().flat_map(|path| ["--save", path]));
     let ended = load(&format!("http://{}/", server.address), &arguments);
     assert!(matches!(ended.code, Some(0 | 3 | 4)), "{}", ended.err);
