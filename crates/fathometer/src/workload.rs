@@ -111,7 +111,7 @@ pub fn load(
         seed,
         ..Options::default()
     };
-    let workload = workload::by_name(name, &options, |file| text_of(file))?;
+    let workload = workload::by_name(name, &options, text_of)?;
     Ok(Loaded::Plain(Box::new(workload)))
 }
 

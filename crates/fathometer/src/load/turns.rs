@@ -45,8 +45,8 @@ mod tests {
     fn read(connections: usize, turns: usize) -> Vec<u64> {
         let (mut queue, mut waits) = (Turns::default(), vec![false; connections]);
         let mut shares = vec![0; connections];
-        for place in 0..connections {
-            queue.add(place as u32, &mut waits[place]);
+        for (place, waits) in waits.iter_mut().enumerate() {
+            queue.add(place as u32, waits);
         }
         for turn in 0..turns {
             for _ in 0..queue.len() {
