@@ -171,7 +171,7 @@ fn with_pacing(
         if end.add(step) {
             break;
         }
-        if walk.number % STEPS_A_REPORT == 0 {
+        if walk.number.is_multiple_of(STEPS_A_REPORT) {
             progress(walk.number as f64 / steps as f64);
         }
     }
