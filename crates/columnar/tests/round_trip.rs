@@ -255,7 +255,7 @@ fn an_empty_table_has_columns() {
     let octets = file.0.lock().unwrap().clone();
     let reader = reader(&octets).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
-    assert_eq!((schema.num_columns(), rows_of(&file).unwrap()), (16, 0));
+    assert_eq!((schema.num_columns(), rows_of(&file).unwrap()), (18, 0));
 }
 
 #[test]

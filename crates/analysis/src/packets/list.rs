@@ -1,9 +1,10 @@
 //! The connections of an accounting, packed: there may be millions.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-use fathometer_model::Instant;
+use fathometer_model::{Bytes, Instant};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -15,6 +16,20 @@ use super::summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 #[derive(Clone, Default, PartialEq)]
 pub struct ConnectionList {
     items: Vec<Box<[u8]>>,
+    totals: Totals,
+}
+
+/// What is known of all connections without unpacking them again.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Totals {
+    /// Connections by ending.
+    pub(super) endings: BTreeMap<Ending, u64>,
+    /// Bytes of IP packets, both ways.
+    pub(super) ip_bytes: Bytes,
+    /// The longest time between two packets of one connection, in nanoseconds.
+    pub(super) idle_max_ns: Option<u64>,
+    /// Packets of each connection, both ways.
+    pub(super) packets: Vec<u64>,
 }
 
 /// A summary as it is packed: `Ending` is encoded for readers of JSON, and not so that it can be packed.
@@ -62,8 +77,18 @@ impl ConnectionList {
         self.items.iter().map(|item| summary(item))
     }
 
+    /// What is known of all of them.
+    pub(super) fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
     /// Adds one.
     pub fn push(&mut self, connection: ConnectionSummary) {
+        let totals = &mut self.totals;
+        *totals.endings.entry(connection.ending).or_default() += 1;
+        totals.ip_bytes += connection.up.ip_bytes + connection.down.ip_bytes;
+        totals.idle_max_ns = totals.idle_max_ns.max(Some(connection.idle_max_ns));
+        totals.packets.push(connection.packets());
         let how = ENDINGS.iter().position(|how| *how == connection.ending);
         self.items.push(packed(&Item {
             client: connection.client,

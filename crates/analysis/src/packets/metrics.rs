@@ -69,10 +69,7 @@ impl Accounting {
 
     fn put_connections(&self, metrics: &mut Metrics) {
         let connections = &self.connections;
-        let mut endings = BTreeMap::<Ending, u64>::new();
-        for connection in connections.iter() {
-            *endings.entry(connection.ending).or_default() += 1;
-        }
+        let endings = &connections.totals().endings;
         let count = |wanted: fn(&Ending) -> bool| {
             let counts = endings.iter().filter(|(ending, _)| wanted(ending));
             counts.map(|(_, count)| *count).sum::<u64>() as f64
@@ -98,10 +95,7 @@ impl Accounting {
         metrics.put("connections_open", count(|e| *e == Ending::Open));
         let packets = self.connection_packets() as f64;
         if !connections.is_empty() {
-            let octets: f64 = connections
-                .iter()
-                .map(|c| (c.up.ip_bytes + c.down.ip_bytes).as_f64())
-                .sum();
+            let octets = connections.totals().ip_bytes.as_f64();
             metrics.put("packets_per_connection", packets / connections.len() as f64);
             metrics.put("mean_packet_bytes", octets / packets);
         }
@@ -171,7 +165,7 @@ impl Accounting {
 
     /// The median number of packets of a connection; `None` without connections.
     pub fn median_packets(&self) -> Option<f64> {
-        let mut packets: Vec<u64> = self.connections.iter().map(|c| c.packets()).collect();
+        let mut packets = self.connections.totals().packets.clone();
         packets.sort_unstable();
         let last = packets.len().checked_sub(1)?;
         Some((packets[last / 2] + packets[packets.len() / 2]) as f64 / 2.0)

@@ -108,7 +108,7 @@ impl Accounting {
 
     /// Counted packets that belong to connections.
     pub fn connection_packets(&self) -> u64 {
-        self.connections.iter().map(|one| one.packets()).sum()
+        self.connections.totals().packets.iter().sum()
     }
 
     /// Octets of IP packets.
@@ -147,7 +147,7 @@ impl Accounting {
 
     /// The longest gap between two packets of one connection, in nanoseconds.
     pub fn idle_max_ns(&self) -> Option<u64> {
-        self.connections.iter().map(|c| c.idle_max_ns).max()
+        self.connections.totals().idle_max_ns
     }
 }
 

@@ -6,7 +6,7 @@ use fathometer_model::{Bytes, Instant};
 
 use super::class::Class;
 use super::quantiles::RttSummary;
-use super::summary::{Accounting, ConnectionSummary, Direction, DirectionSummary, Ending};
+use super::summary::{Accounting, ConnectionSummary, Direction, DirectionSummary};
 
 /// Connections that the table of connections lists before it says how many it left out.
 const CONNECTION_ROWS: usize = 1_000;
@@ -162,12 +162,8 @@ impl Accounting {
     fn write_totals(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "\nconnections")?;
         let mut line = |name: &str, value: String| writeln!(out, "  {name:22}{value}");
-        let mut endings = std::collections::BTreeMap::<Ending, u64>::new();
-        for connection in self.connections.iter() {
-            *endings.entry(connection.ending).or_default() += 1;
-        }
+        let endings = self.connections.totals().endings.iter();
         let endings: Vec<String> = endings
-            .iter()
             .map(|(ending, count)| format!("{count} {ending}"))
             .collect();
         let count = self.connections.len();

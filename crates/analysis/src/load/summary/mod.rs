@@ -273,7 +273,6 @@ pub struct OctetsSummary {
     pub content_bytes: u64,
     /// Responses of exchanges that failed, as far as they came, heads and content as transferred; in none of the
     /// other figures.
-    #[serde(default)]
     pub failed_responses_bytes: u64,
 }
 
