@@ -35,7 +35,8 @@ fn within(value: f64, least: f64, most: f64, range: &'static str) -> Result<f64,
         // A negative zero is zero.
         true => Ok(value + 0.0),
         false => Err(QuantityError {
-            found: value.to_string(),
+            // As Rust writes it: an exponent instead of three hundred digits.
+            found: format!("{value:?}"),
             range,
         }),
     }

@@ -120,10 +120,10 @@ mod tests {
             ("5/d", "\"d\""),
             ("0", "asks for nothing"),
             ("5x0s", "\"5x0s\""),
-            ("1e308", "at most"),
-            ("nan", "finite"),
-            ("1e-300", "at least"),
-            ("5x99999999h", "at most"),
+            ("1e308", "1e308: it must be a number a second"),
+            ("nan", "NaN: it must be"),
+            ("1e-300", "from one in 30 days"),
+            ("5x99999999h", "30 days"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(place), "{text}: {error}");

@@ -29,7 +29,7 @@ use crate::quic::feed::FileBuffer;
 use crate::quic::outbox::{Outbox, Progress};
 use crate::quic::{Batches, Sockets};
 
-const WAKE: u64 = u64::MAX;
+const WAKE: u64 = u64::MAX - 1;
 /// Calls to receive from one socket before connections are served.
 const RECEIVES: usize = 8;
 /// How often connections are asked to make room, at most.
