@@ -83,7 +83,7 @@ impl Server {
         let ends = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut poller = Poller::new(256).unwrap();
-            poller.add(listener.as_fd(), u64::MAX).unwrap();
+            poller.add(listener.as_fd(), u64::MAX - 1).unwrap();
             let mut streams: Vec<TcpStream> = Vec::with_capacity(20_000);
             let mut buffer = [0; 16 * 1024];
             let mut out = Vec::with_capacity(64 * 1024);
@@ -91,7 +91,7 @@ impl Server {
                 let ready = poller.wait(Some(Duration::from_millis(50))).unwrap();
                 for place in 0..ready {
                     let token = poller.ready(place).token;
-                    if token != u64::MAX {
+                    if token != u64::MAX - 1 {
                         let stream = &mut streams[token as usize];
                         match http2 {
                             false => answer(stream, &mut buffer),

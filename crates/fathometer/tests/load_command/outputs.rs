@@ -106,7 +106,7 @@ fn every_file_is_saved_and_read_by_others() {
     assert_eq!(counts.statuses["404"], counts.status_errors);
     let targets = summary.targets.iter();
     let targets: BTreeMap<&str, u64> = targets
-        .map(|target| (target.target.as_str(), target.completed))
+        .map(|target| (target.target.as_str(), target.failed))
         .collect();
     assert_eq!(targets["GET /missing.html"], counts.status_errors);
 

@@ -130,7 +130,11 @@ fn arrivals_that_no_stream_is_free_for_time_out_from_their_instants() {
     options.limit = Limit::Exchanges(20);
     let result = carry_out(options);
     adds_up(&result);
-    assert_eq!(result.measured.counts.failures, timed_out(20));
+    // A request may leave before the server's settings are read, and is refused then.
+    let failures = &result.measured.counts.failures;
+    let refused = failures.get(&Failure::StreamReset).copied().unwrap_or(0);
+    let late = failures.get(&Failure::TimedOut).copied().unwrap_or(0);
+    assert!(refused <= 1 && late + refused == 20, "{failures:?}");
 }
 
 #[test]
