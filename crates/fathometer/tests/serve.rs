@@ -400,6 +400,8 @@ fn the_second_signal_ends_it_at_once() {
     // The first has been seen when the connection that had nothing to wait for is closed.
     assert!(Client::new(idle.stream.into_inner()).rest().is_empty());
     assert!(server.child.try_wait().unwrap().is_none());
+    // Signals within the grace are one wish to end.
+    std::thread::sleep(fathometer_sys::signal::GRACE + Duration::from_millis(50));
     server.signal(Signal::TERM);
     let (status, _) = server.wait();
     assert_eq!(status.code(), Some(143));

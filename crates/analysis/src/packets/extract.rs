@@ -3,7 +3,7 @@
 //! Our own captures hold each packet where it enters the path and where it leaves it. Wireshark follows a connection
 //! through a whole file, and takes the second sight of a packet for a retransmission: what it opens has to be of one tap.
 //! Names, link types, comments and lengths are kept; times are in nanoseconds and, within the reach of
-//! [`REORDERED`], in order, which the taps of a path that are written by two threads are not.
+//! `REORDERED`, in order, which the taps of a path that are written by two threads are not.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
