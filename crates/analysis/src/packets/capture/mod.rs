@@ -291,7 +291,8 @@ impl<R: Read> Capture<R> {
     }
 
     /// The next packet; `None` at the end, and from the place on where the file is cut or damaged.
-    #[inline]
+    // Out of line, its result is copied twice: an eighth of the time of an accounting.
+    #[inline(always)]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         if self.finished {
             return Ok(None);
