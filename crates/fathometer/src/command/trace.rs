@@ -293,7 +293,7 @@ mod tests {
             "{alone}"
         );
         assert!(!alone.contains("not counted"), "{alone}");
-        let packets = |text: &str| text[text.find("packets ").unwrap()..][..400].to_owned();
+        let packets = |text: &str| text[text.find("\npackets ").unwrap()..][..400].to_owned();
         assert_eq!(packets(&alone), packets(&of_all));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         let itself = arguments(&[file, "--write", file]).account().unwrap_err();
