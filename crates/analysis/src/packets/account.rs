@@ -9,7 +9,7 @@ use super::capture::{CaptureError, Format, Integrity, Interface, LinkType, Recor
 use super::class::{Class, ClassCounts};
 use super::connection::{Connection, Novelty};
 use super::flow::{FlowKey, FlowMap};
-use super::link::{self, Hidden};
+use super::link::{self, Hidden, Opaque};
 use super::list::ConnectionList;
 use super::parse::{Endpoint, IcmpKind, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
@@ -53,7 +53,7 @@ pub(super) struct Accountant<'a> {
     /// Of each flow of UDP whether the end that its key has first is the client.
     datagrams: FlowMap<bool>,
     /// Frames that may carry IP and are not looked into, by what they are.
-    opaque: BTreeMap<&'static str, u64>,
+    opaque: BTreeMap<Opaque, u64>,
     /// Packets from a host to itself that nothing gives a direction.
     one_host: u64,
     /// The client of each pair of hosts, for packets without ports.
@@ -454,7 +454,7 @@ impl<'a> Accountant<'a> {
 
     /// Follows what a sender puts into the path.
     fn transmit(&mut self, arrival: &Arrival<'_>, index: u32, vanished: bool) {
-        let tracked = self.connections.at(index);
+        let tracked = self.connections.just_used(index);
         let direction = tracked.connection.direction(arrival.ip.source);
         let transmissions = tracked.transmissions.get_or_insert_default();
         let transmissions = &mut transmissions[direction as usize];
@@ -489,7 +489,7 @@ impl<'a> Accountant<'a> {
             class,
             ..
         } = *arrival;
-        let connection = &mut self.connections.at(index).connection;
+        let connection = &mut self.connections.just_used(index).connection;
         let direction = connection.direction(ip.source);
         let observed = connection.observe(time, direction, ip, segment, class);
         if let Some((gap, after)) = observed.gap {

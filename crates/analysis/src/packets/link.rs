@@ -18,7 +18,43 @@ pub enum Hidden {
     /// It carries another protocol, or is cut before the packet begins.
     NotIp,
     /// It may carry IP, in a form that is not looked into: this.
-    Opaque(&'static str),
+    Opaque(Opaque),
+}
+
+/// A form in which a frame may carry IP without showing it. Small: it is returned for every packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Opaque {
+    /// A pseudowire in MPLS.
+    Pseudowire,
+    /// MACsec, encrypted.
+    Macsec,
+    /// PPP with compressed headers.
+    CompressedHeaders,
+    /// PPP, compressed.
+    CompressedPpp,
+    /// PPP, encrypted.
+    EncryptedPpp,
+    /// IEEE 802.11, encrypted.
+    EncryptedWireless,
+    /// Fragments of IEEE 802.11.
+    WirelessFragment,
+    /// Aggregates (A-MSDU) of IEEE 802.11.
+    Aggregate,
+}
+
+impl std::fmt::Display for Opaque {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Opaque::Pseudowire => "a pseudowire in MPLS",
+            Opaque::Macsec => "MACsec, encrypted",
+            Opaque::CompressedHeaders => "PPP with compressed headers",
+            Opaque::CompressedPpp => "PPP, compressed",
+            Opaque::EncryptedPpp => "PPP, encrypted",
+            Opaque::EncryptedWireless => "IEEE 802.11, encrypted",
+            Opaque::WirelessFragment => "fragments of IEEE 802.11",
+            Opaque::Aggregate => "aggregates (A-MSDU) of IEEE 802.11",
+        })
+    }
 }
 
 type Found<'a> = Result<&'a [u8], Hidden>;
@@ -192,7 +228,7 @@ fn mpls(mut payload: &[u8]) -> Found<'_> {
     }
     match payload.first().map(|first| first >> 4) {
         Some(4 | 6) => Ok(payload),
-        Some(0) => Err(Hidden::Opaque("a pseudowire in MPLS")),
+        Some(0) => Err(Hidden::Opaque(Opaque::Pseudowire)),
         _ => Err(Hidden::NotIp),
     }
 }
@@ -203,7 +239,7 @@ fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), Hidden> {
     const ENCRYPTED_OR_CHANGED: u8 = 0x0c;
     let control = *payload.first().ok_or(Hidden::NotIp)?;
     if control & ENCRYPTED_OR_CHANGED != 0 {
-        return Err(Hidden::Opaque("MACsec, encrypted"));
+        return Err(Hidden::Opaque(Opaque::Macsec));
     }
     let length = if control & CHANNEL != 0 { 14 } else { 6 };
     Ok((u16_at(payload, length)?, from(payload, length + 2)?))
@@ -226,10 +262,10 @@ fn ppp(frame: &[u8]) -> Found<'_> {
         _ if PPP_MPLS.contains(&protocol) => mpls(payload),
         // RFC 1144 and RFC 2507 to 3095: headers, compressed; RFC 1962: all of it.
         0x002d | 0x002f | 0x0003 | 0x0005 | 0x0061 => {
-            Err(Hidden::Opaque("PPP with compressed headers"))
+            Err(Hidden::Opaque(Opaque::CompressedHeaders))
         }
-        0x00fd => Err(Hidden::Opaque("PPP, compressed")),
-        0x0053 => Err(Hidden::Opaque("PPP, encrypted")),
+        0x00fd => Err(Hidden::Opaque(Opaque::CompressedPpp)),
+        0x0053 => Err(Hidden::Opaque(Opaque::EncryptedPpp)),
         _ => Err(Hidden::NotIp),
     }
 }
@@ -265,11 +301,11 @@ fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
         return Err(Hidden::NotIp);
     }
     if flags & 0x40 != 0 {
-        return Err(Hidden::Opaque("IEEE 802.11, encrypted"));
+        return Err(Hidden::Opaque(Opaque::EncryptedWireless));
     }
     let is_fragment = flags & 0x04 != 0 || at(frame, 22)? & 0x0f != 0;
     if is_fragment {
-        return Err(Hidden::Opaque("fragments of IEEE 802.11"));
+        return Err(Hidden::Opaque(Opaque::WirelessFragment));
     }
     let mut length = 24;
     if flags & 0x03 == 0x03 {
@@ -278,7 +314,7 @@ fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     let is_quality = subtype & 0x8 != 0;
     if is_quality {
         if at(frame, length)? & 0x80 != 0 {
-            return Err(Hidden::Opaque("aggregates (A-MSDU) of IEEE 802.11"));
+            return Err(Hidden::Opaque(Opaque::Aggregate));
         }
         length += 2;
         if flags & 0x80 != 0 {
@@ -492,7 +528,7 @@ mod tests {
     #[test]
     fn what_may_hide_ip_is_named() {
         let opaque = |link, frame: &[u8]| match find(LinkType(link), frame) {
-            Err(Hidden::Opaque(what)) => what,
+            Err(Hidden::Opaque(what)) => what.to_string(),
             found => panic!("{found:?}"),
         };
         let tagged = [&[0u8; 12][..], &[0x88, 0xe5, 0x0c, 0, 0, 0, 0, 1, 9, 9]].concat();

@@ -87,6 +87,15 @@ impl Store {
         }
     }
 
+    /// The connection that was last added or asked for by [`Store::at`].
+    #[inline]
+    pub(super) fn just_used(&mut self, index: u32) -> &mut Tracked {
+        match &mut self.slots[index as usize] {
+            Slot::Unpacked(tracked) => tracked,
+            Slot::Packed(_) => unreachable!("the connection used last is never packed"),
+        }
+    }
+
     /// Bytes of memory that all connections take, about.
     pub(super) fn memory(&self) -> u64 {
         let unpacked = self

@@ -291,6 +291,8 @@ impl<R: Read> Capture<R> {
     }
 
     /// The next packet; `None` at the end, and from the place on where the file is cut or damaged.
+    // Out of line, its result is copied twice: an eighth of the time of an accounting.
+    #[inline(always)]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         if self.finished {
             return Ok(None);
@@ -300,17 +302,9 @@ impl<R: Read> Capture<R> {
             Dialect::Pcap(state) => state.step(&mut self.window, &self.interfaces),
             Dialect::Pcapng(state) => state.step(&mut self.window, &mut self.interfaces),
         };
-        let step = match (step, self.compression) {
-            (Ok(step), _) => step,
-            // What came before is as good as in a file that was not compressed.
-            (Err(error), Some(_)) if error.kind() == ErrorKind::UnexpectedEof => Step::Truncated,
-            (Err(error), Some(with)) if error.kind() == ErrorKind::InvalidData => {
-                Step::Damaged(format!("its {with} stream is damaged ({error})"))
-            }
-            (Err(source), _) => {
-                let offset = self.window.offset();
-                return Err(CaptureError::Io { offset, source });
-            }
+        let step = match step {
+            Ok(step) => step,
+            Err(error) => self.failed(error)?,
         };
         let offset = self.window.offset();
         match step {
@@ -346,6 +340,22 @@ impl<R: Read> Capture<R> {
                 self.integrity = Integrity::Damaged { offset, what };
                 Ok(None)
             }
+        }
+    }
+
+    /// What a failure to read comes to.
+    #[cold]
+    fn failed(&self, error: io::Error) -> Result<Step, CaptureError> {
+        match (self.compression, error.kind()) {
+            // What came before is as good as in a file that was not compressed.
+            (Some(_), ErrorKind::UnexpectedEof) => Ok(Step::Truncated),
+            (Some(with), ErrorKind::InvalidData) => Ok(Step::Damaged(format!(
+                "its {with} stream is damaged ({error})"
+            ))),
+            _ => Err(CaptureError::Io {
+                offset: self.window.offset(),
+                source: error,
+            }),
         }
     }
 
